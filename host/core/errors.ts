@@ -1,0 +1,183 @@
+/**
+ * The error catalogue: one table of stable codes. A code is API: it may be added, never renamed. Each row says who is
+ * to blame, the class that decides what happens to the run (02 §4), and what a person should do.
+ */
+
+export type Blame = "script" | "operator" | "connector" | "host";
+export type ErrorClass = "transient" | "auth" | "permission" | "precondition" | "logic" | "internal";
+
+interface CatalogueRow {
+  blame: Blame;
+  class: ErrorClass;
+  summary: string;
+  fix: string;
+}
+
+const script = (summary: string, fix: string): CatalogueRow => ({
+  blame: "script",
+  class: "logic",
+  summary,
+  fix,
+});
+
+export const ERRORS = {
+  "script-syntax": script("The file is not valid TypeScript or JavaScript.", "Correct the marked place."),
+  "script-encoding": script(
+    "The file holds characters no script may hold.",
+    "Save it as UTF-8 without NUL characters.",
+  ),
+  "script-empty": script("The file is empty.", "Export a workflow: `export default workflow({ … })`."),
+  "script-too-large": script(
+    "The file is larger than the limit.",
+    "Move data out of the script, or split the workflow.",
+  ),
+  "script-too-deep": script("The file nests too deeply to be read.", "Flatten the nested expressions."),
+  "unsupported-syntax": script(
+    "This TypeScript syntax needs a compiler.",
+    "Use syntax that can be erased: a const object for an enum, fields for parameter properties.",
+  ),
+  "foreign-import": script(
+    'Only "pawl" may be imported.',
+    "Bundle other modules into the file before uploading.",
+  ),
+  "unknown-import": script(
+    'The module "pawl" has no such export.',
+    "Import workflow, producer, consumer or topic.",
+  ),
+  "dynamic-import": script("Modules cannot be loaded at run time.", "Bundle the module into the file."),
+  "import-meta": script("`import.meta` does not exist here.", "Remove it."),
+  "top-level-await": script(
+    "Top-level code cannot wait.",
+    "Move the work into a handler; top-level code only declares.",
+  ),
+  "no-default-export": script("The file has no default export.", "Add `export default workflow({ … })`."),
+  "not-a-workflow": script(
+    "The default export is not a workflow.",
+    'Wrap the object in `workflow({ … })`, imported from "pawl".',
+  ),
+  "load-failed": script("Top-level code threw.", "Make the file load without errors."),
+  "load-limit": script(
+    "Top-level code did not finish within the load limit.",
+    "Only declare at the top level; do the work in handlers.",
+  ),
+  "manifest-invalid": script("The declaration has the wrong shape.", "Correct the named field."),
+  "unknown-field": script("The declaration has a field that means nothing.", "Remove or rename it."),
+  "bad-name": script(
+    "The name is not allowed.",
+    "Start with a letter; then letters, digits, `_`, `.`, `-`; at most 64 in all.",
+  ),
+  "no-handlers": script("The workflow has no handler.", "Declare at least one producer or consumer."),
+  "bad-interval": script("The interval cannot be read.", 'Write it like "30s", "5m", "2h" or "1d".'),
+  "interval-too-short": script("The interval is below the host's minimum.", "Poll less often."),
+  "bad-cron": script("The cron pattern cannot be read.", 'Write five fields, like "0 9 * * 1-5".'),
+  "cron-never-fires": script("The cron pattern never fires.", "Choose a date that exists."),
+  "cron-too-often": script(
+    "The cron pattern fires more often than the host's minimum.",
+    "Leave more time between fires.",
+  ),
+  "bad-timezone": script("The time zone does not exist.", 'Use an IANA name like "Europe/Zurich".'),
+  "undeclared-topic": script("The topic is not declared.", "Add it to `topics` of the workflow."),
+  "topic-without-subscriber": script(
+    "Nobody subscribes to the topic.",
+    "Subscribe a consumer, or mark it `topic({ output: true })`.",
+  ),
+  "undeclared-alias": script("The connection alias is not declared.", "Add it to `connections`."),
+  "reserved-alias": script("The alias would hide a member of `ctx`.", "Choose another alias."),
+  "handler-throws": script("The handler threw.", "Handle the case, or fix the error, and deploy again."),
+  "phase-violation": script(
+    "The call is not allowed in this phase.",
+    "See which calls each phase may make; move this one.",
+  ),
+  "two-mutations": script(
+    "`mutate` asked for more than one outside change.",
+    "Make one call per run; publish an event for the next change.",
+  ),
+  "bad-value": script(
+    "A value handed over is not plain JSON data.",
+    "Hand over only objects, arrays, strings, finite numbers, booleans and null.",
+  ),
+  "value-too-large": script(
+    "A value handed over exceeds its size limit.",
+    "Hand over less, or keep it outside.",
+  ),
+  "bad-result": script("The handler returned the wrong shape.", "Return what the phase documents."),
+  "bad-reservation": script(
+    "A reservation does not name pending events of a subscribed topic.",
+    "Reserve only what `peek` or `getByIds` gave.",
+  ),
+  "bad-call": script("A call to the host has the wrong arguments.", "Correct the arguments."),
+  "never-settles": script(
+    "The handler waits for something that can never happen.",
+    "Await only host calls; there are no timers here.",
+  ),
+  "cpu-limit": script("The handler used more CPU time than allowed.", "Do less per run."),
+  "wall-limit": script("The phase took longer than allowed.", "Do less per run."),
+  "memory-limit": script("The handler used more memory than allowed.", "Hold less at once."),
+  "host-call-limit": script("The run made too many calls to the host.", "Ask for more per call."),
+  "output-limit": script("The run handed over more than allowed.", "Publish and return less per run."),
+  "publish-limit": script("The run published too many events.", "Publish less per run."),
+  "sandbox-killed": script(
+    "The sandbox process had to be killed while this script was running in it.",
+    "Look for endless work or memory growth in the handler.",
+  ),
+  "sandbox-death-budget": script(
+    "This version took its sandbox process down too often.",
+    "Deploy a corrected version.",
+  ),
+  "frozen-builtin": script(
+    "The script changed a built-in object, which the frozen scope forbids.",
+    "Keep your own helpers in your own functions, or set `scope: fresh`.",
+  ),
+  "run-aborted": {
+    blame: "operator",
+    class: "transient",
+    summary: "The run was aborted.",
+    fix: "Start it again.",
+  },
+  "sandbox-lost": {
+    blame: "host",
+    class: "transient",
+    summary: "The sandbox process ended because of another run; this run is redone.",
+    fix: "Nothing.",
+  },
+  "sandbox-closed": {
+    blame: "host",
+    class: "transient",
+    summary: "The sandbox is shutting down.",
+    fix: "Nothing; the run is redone after the restart.",
+  },
+  "sandbox-protocol": {
+    blame: "host",
+    class: "internal",
+    summary: "The sandbox process broke the wire protocol and was killed.",
+    fix: "Report this with the run's id.",
+  },
+  "sandbox-start": {
+    blame: "host",
+    class: "internal",
+    summary: "A sandbox process could not be started.",
+    fix: "Run `pawl doctor`.",
+  },
+} as const satisfies Record<string, CatalogueRow>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** The one error class of the host: a code of the catalogue, and what happened to which thing. */
+export class PawlError extends Error {
+  override readonly name = "PawlError";
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+
+  get class(): ErrorClass {
+    return ERRORS[this.code].class;
+  }
+}
+
+/** The end of a `switch` over a union: reaching it is a programmer's error. */
+export function unreachable(value: never): never {
+  throw new Error(`unreachable: ${JSON.stringify(value)}`);
+}

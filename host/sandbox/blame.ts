@@ -1,0 +1,92 @@
+/**
+ * A failure inside the sandbox → what its author reads: class, code, message, the place in their own file and the
+ * lines around it. Never a path of the host, never a frame of the prelude.
+ */
+import { SourceMap, type SourceMapPayload } from "node:module";
+import { ERRORS, type ErrorCode } from "../core/errors.ts";
+import type { Location } from "../core/workflow.ts";
+import type { Limits, SandboxCall, SandboxError, Script } from "../ports/sandbox.ts";
+
+/** What the prelude says of a throw; all of it is the script's word. */
+export interface Thrown {
+  code: string;
+  name: string;
+  message: string;
+  stack: string;
+}
+
+const FROZEN = /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|which has only a getter/;
+const STACK_LINE = /^\s*at (?:async )?(?:([^\s(]+) )?\(?pawl-script:.*?:(-?\d+):(\d+)\)?$/;
+
+export function thrownError(call: SandboxCall, limits: Limits, thrown: Thrown, scope: string): SandboxError {
+  const code = thrown.code as ErrorCode;
+  if (!Object.hasOwn(ERRORS, code)) return located(call, "sandbox-protocol", "the sandbox named an unknown error", "");
+  if (thrown.message === "" && thrown.stack === "") return limitError(call, limits, code);
+  if (code !== "handler-throws") return located(call, code, thrown.message, thrown.stack);
+  if (scope === "frozen" && thrown.name === "TypeError" && FROZEN.test(thrown.message))
+    return located(call, "frozen-builtin", `${thrown.message}: built-in objects cannot be changed in the frozen scope`, thrown.stack);
+  const said = thrown.message.startsWith("threw ") ? thrown.message : `${thrown.name}: ${thrown.message}`;
+  return located(call, code, said, thrown.stack);
+}
+
+/** A guard's verdict has no stack: it points at the handler. */
+export function limitError(call: SandboxCall, limits: Limits, code: ErrorCode, why = ""): SandboxError {
+  const who = `${call.unit} of ${call.handler}`;
+  const said: Partial<Record<ErrorCode, string>> = {
+    "cpu-limit": `${who} computed for more than ${limits.sectionMs} ms without a pause, or ${limits.cpuMs} ms in all`,
+    "wall-limit": `${who} did not end within ${limits.wallMs} ms`,
+    "memory-limit": `${who} needed more memory than its ${limits.memoryMb} MB`,
+    "host-call-limit": `${who} made more than ${limits.hostCalls} calls to the host`,
+    "output-limit": `${who} handed over more than ${limits.outputBytes} bytes`,
+    "never-settles": `${who} waits for something that can never happen`,
+  };
+  return located(call, code, `${said[code] ?? ERRORS[code].summary}${why === "" ? "" : ` (${why})`}`, "");
+}
+
+export function located(call: SandboxCall, code: ErrorCode, message: string, stack: string): SandboxError {
+  const { script } = call;
+  const frames = authorFrames(stack);
+  const handler = call.unit === "producer" ? script.manifest.producers[call.handler] : script.manifest.consumers[call.handler];
+  const place = frames[0] ?? handler?.location;
+  const error: SandboxError = { class: ERRORS[code].class, code, message: message.slice(0, 2_000) };
+  if (!place) return error;
+  const original = originalPlace(script, place);
+  error.location = { line: original.line, column: original.column };
+  error.at = `${original.file}:${original.line}:${original.column}`;
+  if (original.file === script.file) error.frame = codeFrame(script.source, error.location);
+  if (frames.length > 0) error.stack = frames.map((f) => `${f.name || "(anonymous)"} (${script.file}:${f.line}:${f.column})`).slice(0, 10);
+  return error;
+}
+
+/** The lines around a place, with a caret under it. */
+export function codeFrame(source: string, at: Location): string {
+  const lines = source.split(/\r\n|\n|\r/);
+  const first = Math.max(1, at.line - 2);
+  const last = Math.min(lines.length, at.line + 1);
+  const width = String(last).length;
+  const out: string[] = [];
+  for (let n = first; n <= last; n++) {
+    const text = (lines[n - 1] ?? "").slice(0, 160).replace(/\t/g, " ");
+    out.push(`${n === at.line ? ">" : " "} ${String(n).padStart(width)} | ${text}`);
+    if (n === at.line && at.column <= 160) out.push(`  ${" ".repeat(width)} | ${" ".repeat(at.column - 1)}^`);
+  }
+  return out.join("\n");
+}
+
+function authorFrames(stack: string): { name: string; line: number; column: number }[] {
+  const frames: { name: string; line: number; column: number }[] = [];
+  for (const line of stack.split("\n")) {
+    const [, name, row, column] = STACK_LINE.exec(line) ?? [];
+    if (row !== undefined && Number(row) > 0) frames.push({ name: name ?? "", line: Number(row), column: Number(column) });
+  }
+  return frames;
+}
+
+function originalPlace(script: Script, at: Location): Location & { file: string } {
+  if (script.sourceMap !== undefined)
+    try {
+      const entry = new SourceMap(JSON.parse(script.sourceMap) as SourceMapPayload).findEntry(at.line - 1, at.column - 1);
+      if ("originalSource" in entry) return { file: entry.originalSource, line: entry.originalLine + 1, column: entry.originalColumn + 1 };
+    } catch {}
+  return { file: script.file, line: at.line, column: at.column };
+}

@@ -1,0 +1,93 @@
+/**
+ * An uploaded file → a script that can run, or the problems that keep it from being one. The reading happens in a
+ * disposable child under limits; the judging in `check.ts`.
+ */
+import { createHash } from "node:crypto";
+import type { ErrorCode } from "../core/errors.ts";
+import type { Manifest } from "../core/workflow.ts";
+import { checkDeclaration, type Problem, problem } from "./check.ts";
+import type { CompileReply, CompileRequest } from "./compile-child.ts";
+import { childProgram, encodeProgram } from "./program.ts";
+import { FRAME } from "./wire.ts";
+import { Worker } from "./worker.ts";
+
+export interface Upload {
+  source: string;
+  language: "ts" | "js";
+  /** The author's file name, for messages. */
+  file: string;
+  /** The name it is deployed under; the script's own must be equal. */
+  name?: string;
+  sourceMap?: string;
+  minIntervalMs?: number;
+  maxBytes?: number;
+  /** Only to compute cron fires. */
+  nowMs: number;
+}
+
+/** A compiled file; with a namespace and a version number it is a `Script`. */
+export interface CompiledScript {
+  workflow: string;
+  hash: string;
+  file: string;
+  source: string;
+  code: string;
+  sourceMap?: string;
+  manifest: Manifest;
+  scope: "fresh" | "frozen";
+}
+
+export type Compilation = { ok: true; script: CompiledScript; problems: Problem[] } | { ok: false; problems: Problem[] };
+
+const MAX_BYTES = 1_048_576;
+const COMPILE_MS = 5_000;
+const LOAD_MS = 500;
+const LOAD_MEMORY_MB = 64;
+const CHILD_RSS_MB = 512;
+
+export async function compileScript(upload: Upload): Promise<Compilation> {
+  const { source, maxBytes = MAX_BYTES } = upload;
+  const refuse = (code: ErrorCode, message: string, line = 1, column = 1): Compilation => ({ ok: false, problems: [problem(code, message, { line, column })] });
+  const bytes = Buffer.byteLength(source);
+  if (bytes > maxBytes) return refuse("script-too-large", `the file is ${bytes} bytes; the limit is ${maxBytes}`);
+  if (source.trim() === "") return refuse("script-empty", "the file is empty");
+  const bad = source.isWellFormed() ? source.indexOf("\0") : [...source].findIndex((c) => !c.isWellFormed());
+  if (bad >= 0) {
+    const before = source.slice(0, bad).split("\n");
+    return refuse("script-encoding", "the file holds a NUL or a broken character", before.length, (before.at(-1) ?? "").length + 1);
+  }
+  const reply = await inChild({ source, language: upload.language, file: upload.file.replace(/[\r\n]/g, " "), loadMs: LOAD_MS, memoryMb: LOAD_MEMORY_MB });
+  if (reply === undefined) return refuse("script-too-deep", "the file could not be read: it nests too deeply, or is too much for the time allowed");
+  if (!reply.ok) {
+    const { code, message, line, column } = reply.finding;
+    return refuse(code as ErrorCode, message, line, column);
+  }
+  const checked = checkDeclaration(reply, { nowMs: upload.nowMs, minIntervalMs: upload.minIntervalMs ?? 30_000, ...(upload.name === undefined ? {} : { name: upload.name }) });
+  if (!checked.manifest) return { ok: false, problems: checked.problems };
+  const script: CompiledScript = {
+    workflow: checked.manifest.name,
+    hash: createHash("sha256").update(`${upload.language}\n${source}\n${upload.sourceMap ?? ""}`).digest("hex"),
+    file: upload.file,
+    source,
+    code: reply.code,
+    manifest: checked.manifest,
+    scope: reply.scope,
+  };
+  if (upload.sourceMap !== undefined) script.sourceMap = upload.sourceMap;
+  return { ok: true, script, problems: checked.problems };
+}
+
+let program: Buffer | undefined;
+
+/** The child's answer, or `undefined` when it died or had to be killed. */
+async function inChild(request: CompileRequest): Promise<CompileReply | undefined> {
+  program ??= encodeProgram(childProgram("compile"));
+  const rssBytes = CHILD_RSS_MB * 1_048_576;
+  const worker = new Worker({ program, rssBytes, memoryBytes: rssBytes });
+  const body = await new Promise<string | undefined>((resolve) => {
+    worker.admit(0, { sectionMs: COMPILE_MS, frame: (frame) => resolve(frame.body), gone: () => resolve(undefined) });
+    worker.work(FRAME.compile, 0, 0, JSON.stringify(request));
+  });
+  await worker.close();
+  return body === undefined ? undefined : (JSON.parse(body) as CompileReply);
+}

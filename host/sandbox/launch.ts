@@ -1,0 +1,162 @@
+/**
+ * How a child is started: the strongest wrapping that works on this machine, found once by trying. Level 1 is Node's
+ * own permission model; level 2 adds namespaces, no privileges and rlimits; level 3 is bubblewrap with a syscall
+ * filter. Each layer that is missing is reported, never passed over in silence.
+ *
+ * L1. A child gets an empty environment and may read one file: the isolated-vm binary, and that only until it is loaded.
+ */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { accessSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import type { HardeningLayer, HardeningReport } from "../ports/sandbox.ts";
+import { cgroupKind, type MemoryCgroup, memoryCgroup } from "./cgroup.ts";
+import { BOOT, isolatedVmBinary } from "./program.ts";
+import { seccompFilter } from "./seccomp.ts";
+
+const NOBODY = "65534";
+const PROBE_MS = 5_000;
+
+interface Wrapping {
+  level: 1 | 2 | 3;
+  name: string;
+  prefix: string[];
+  network: boolean;
+  privileges: string;
+  filtered: boolean;
+}
+
+export interface LaunchedChild {
+  process: ChildProcess;
+  cgroup: MemoryCgroup | undefined;
+}
+
+export interface LaunchOptions {
+  maxLevel?: 1 | 2 | 3;
+  /** Hard memory limit for the cgroup, where one can be made. */
+  memoryBytes: number;
+}
+
+let found: Map<number, Wrapping> | undefined;
+
+export function launch(options: LaunchOptions): LaunchedChild {
+  const wrapping = wrappingFor(options.maxLevel ?? 3);
+  const [command, ...args] = [...wrapping.prefix, process.execPath, ...nodeArguments(), "-e", BOOT] as unknown as [string, ...string[]];
+  const filter = wrapping.filtered ? filterFile() : undefined;
+  const child = spawn(command, args, {
+    env: { TZ: "UTC" }, // (L1)
+    cwd: "/",
+    stdio: ["ignore", "ignore", "ignore", "pipe", filter === undefined ? "ignore" : filter],
+    windowsHide: true,
+  });
+  const cgroup = child.pid === undefined ? undefined : memoryCgroup(options.memoryBytes);
+  if (cgroup && child.pid !== undefined)
+    try {
+      cgroup.add(child.pid);
+    } catch {
+      cgroup.remove();
+      return { process: child, cgroup: undefined };
+    }
+  return { process: child, cgroup };
+}
+
+export function hardeningReport(maxLevel: 1 | 2 | 3 = 3): HardeningReport {
+  const wrapping = wrappingFor(maxLevel);
+  const kind = cgroupKind();
+  const layer = (name: string, inForce: boolean, detail: string): HardeningLayer => ({ name, inForce, detail });
+  return {
+    level: wrapping.level,
+    layers: [
+      layer("own process", true, "scripts run in child processes that the host may kill at any time"),
+      layer("node permissions", true, "no files, no child processes, no workers, no addons once loaded; empty environment"),
+      layer("watchdogs", process.platform === "linux", process.platform === "linux" ? "wall time, section time and RSS, from outside" : "wall and section time only: RSS cannot be read here"),
+      layer("memory cgroup", kind !== undefined, kind ? `cgroup ${kind}` : "none can be made here; the RSS watchdog acts alone"),
+      layer("no network", !wrapping.network, wrapping.network ? "needs unshare or bwrap with namespaces" : `its own empty network (${wrapping.name})`),
+      layer("no privileges", wrapping.privileges !== "", wrapping.privileges || "needs setpriv or bwrap"),
+      layer("syscall filter", wrapping.filtered, wrapping.filtered ? "seccomp" : "needs bwrap (Debian: apt-get install bubblewrap)"),
+    ],
+  };
+}
+
+function nodeArguments(): string[] {
+  return [
+    "--permission",
+    "--allow-addons",
+    `--allow-fs-read=${isolatedVmBinary()}`,
+    "--no-experimental-sqlite",
+    "--no-node-snapshot",
+    "--no-turbofan",
+    "--disable-proto=delete",
+    "--no-warnings",
+    "--max-semi-space-size=1",
+    "--single-threaded-gc",
+    "--v8-pool-size=0",
+  ];
+}
+
+function wrappingFor(maxLevel: number): Wrapping {
+  found ??= new Map();
+  let wrapping = found.get(maxLevel);
+  if (!wrapping) {
+    wrapping = candidates().find((one) => one.level <= maxLevel && works(one)) as Wrapping;
+    found.set(maxLevel, wrapping);
+  }
+  return wrapping;
+}
+
+function candidates(): Wrapping[] {
+  const list: Wrapping[] = [];
+  const [unshare, setpriv, prlimit, bwrap] = ["unshare", "setpriv", "prlimit", "bwrap"].map(onPath);
+  const root = process.getuid?.() === 0;
+  const limits = prlimit ? [prlimit, "--core=0", "--fsize=0", "--nofile=64", "--"] : [];
+  if (process.platform === "linux" && bwrap && seccompFilter()) {
+    const user = root ? ["--uid", NOBODY, "--gid", NOBODY] : [];
+    const base = [bwrap, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", ...user, "--new-session", "--clearenv", "--setenv", "TZ", "UTC"];
+    const view = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--chdir", "/", "--seccomp", "4", "--"];
+    list.push({ level: 3, name: "bwrap", prefix: [...base, ...view, ...limits], network: false, privileges: "no capabilities, own user and process namespaces", filtered: true });
+  }
+  if (process.platform === "linux" && unshare && setpriv) {
+    const drop = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"];
+    const nobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
+    const spaces = ["--net", "--ipc", "--uts"];
+    const make = (name: string, flags: string[], priv: string[], said: string) =>
+      list.push({ level: 2, name, prefix: [unshare, ...flags, ...spaces, "--", setpriv, "--pdeathsig", "KILL", ...priv, ...drop, "--", ...limits], network: false, privileges: said, filtered: false });
+    if (root) make("unshare", [], nobody, "user nobody, no capabilities, no new privileges");
+    make("unshare", ["--user", "--map-root-user"], [], "no capabilities outside its own user namespace, no new privileges");
+  }
+  list.push({ level: 1, name: "node", prefix: [], network: true, privileges: "", filtered: false });
+  return list;
+}
+
+/** Tried with the real thing: the same Node, loading the same binary. */
+function works(wrapping: Wrapping): boolean {
+  if (wrapping.prefix.length === 0) return true;
+  const [command, ...args] = [...wrapping.prefix, process.execPath, ...nodeArguments(), "-e", `process.dlopen({ exports: {} }, ${JSON.stringify(isolatedVmBinary())})`] as unknown as [string, ...string[]];
+  const filter = wrapping.filtered ? filterFile() : undefined;
+  const tried = spawnSync(command, args, {
+    env: { TZ: "UTC" },
+    cwd: "/",
+    timeout: PROBE_MS,
+    stdio: ["ignore", "ignore", "ignore", "ignore", filter === undefined ? "ignore" : filter],
+  });
+  return tried.status === 0;
+}
+
+/** The syscall filter as an open file, which bwrap reads from its fd 4; a new one each time, for its offset. */
+function filterFile(): number {
+  const folder = mkdtempSync(join(tmpdir(), "pawl-"));
+  const path = join(folder, "seccomp");
+  writeFileSync(path, seccompFilter() as Buffer);
+  const fd = openSync(path, "r");
+  rmSync(folder, { recursive: true });
+  return fd;
+}
+
+function onPath(name: string): string | undefined {
+  for (const folder of [...(process.env["PATH"] ?? "").split(delimiter), "/usr/bin", "/usr/sbin", "/bin"])
+    try {
+      accessSync(join(folder, name), constants.X_OK);
+      return join(folder, name);
+    } catch {}
+  return undefined;
+}

@@ -1,0 +1,178 @@
+/**
+ * One run inside one worker, from invoke to result: ships the call, answers its host calls a few at a time, keeps the
+ * transcript, and ends it once, by whatever comes first.
+ *
+ * T1. A host call that fails ends the run at once; the script never sees it and so cannot catch it.
+ */
+import { type ErrorCode, PawlError } from "../core/errors.ts";
+import type { HostAnswer, HostCall, Limits, SandboxCall, SandboxError, SandboxResult, Transcript, Usage } from "../ports/sandbox.ts";
+import { limitError, located, type Thrown, thrownError } from "./blame.ts";
+import type { InvokeHeader } from "./child.ts";
+import { decodeDone, decodeLogs } from "./decode.ts";
+import { FRAME, type Frame, splitBody } from "./wire.ts";
+import type { Tenant, Worker } from "./worker.ts";
+
+export type Answerer = (call: HostCall) => Promise<HostAnswer>;
+
+export interface TenancyOptions {
+  worker: Worker;
+  slot: number;
+  key: string;
+  scope: "fresh" | "frozen" | "reused";
+  call: SandboxCall;
+  limits: Limits;
+  answer: Answerer;
+}
+
+export class Tenancy implements Tenant {
+  readonly sectionMs: number;
+  readonly result: Promise<SandboxResult>;
+  #settle: (result: SandboxResult) => void = () => {};
+  readonly #on: TenancyOptions;
+  readonly #startedMs = performance.now();
+  readonly #transcript: Transcript = [];
+  #queue: (() => void)[] = [];
+  #asking = 0;
+  #calls = 0;
+  #ended = false;
+  #wall: NodeJS.Timeout;
+  readonly #aborted = () => this.#stop(located(this.#on.call, "run-aborted", "the run was aborted", ""));
+
+  constructor(on: TenancyOptions) {
+    this.#on = on;
+    this.sectionMs = on.limits.sectionMs;
+    this.result = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+    on.worker.admit(on.slot, this);
+    this.#wall = setTimeout(() => this.#stop(limitError(on.call, on.limits, "wall-limit")), on.limits.wallMs);
+    on.call.signal?.addEventListener("abort", this.#aborted, { once: true });
+    on.worker.work(FRAME.invoke, on.slot, 0, invokeBody(on));
+    if (on.call.signal?.aborted) this.#aborted();
+  }
+
+  frame(frame: Frame): void {
+    if (this.#ended) return;
+    switch (frame.type) {
+      case FRAME.call: {
+        const [name, args] = splitBody(frame.body, 1) as [string, string];
+        return this.#hostCall(frame.call, name, args);
+      }
+      case FRAME.wait:
+        return;
+      case FRAME.done:
+      case FRAME.fail:
+        return this.#decode(frame);
+      default:
+        this.#on.worker.kill(this.#on.slot, "sandbox-protocol", `frame type ${frame.type}`);
+    }
+  }
+
+  gone(code: ErrorCode | undefined, why: string): void {
+    if (code === undefined) {
+      const error = located(this.#on.call, why === "shutting down" ? "sandbox-closed" : "sandbox-lost", `the sandbox process ended: ${why}`, "");
+      return this.#end({ status: "lost", error, ...this.#ledger() });
+    }
+    this.#fail(limitError(this.#on.call, this.#on.limits, code, why));
+  }
+
+  #hostCall(id: number, name: string, args: string): void {
+    const { call, limits, worker, slot } = this.#on;
+    if (++this.#calls > limits.hostCalls) return this.#stop(limitError(call, limits, "host-call-limit"));
+    if (args.length > limits.messageBytes) return this.#stop(limitError(call, limits, "output-limit"));
+    const ask = async () => {
+      this.#asking++;
+      const answer = await this.#on.answer({ name, args }).catch((error: unknown): HostAnswer => {
+        return { ok: false, class: "internal", code: "sandbox-protocol", message: `answering ${name} failed: ${(error as Error).name}` };
+      });
+      this.#asking--;
+      if (this.#ended) return;
+      this.#transcript.push({ call: id, name, args, answer });
+      if (answer.ok) worker.work(FRAME.answer, slot, id, `${answer.nowMs}\n${answer.value}`);
+      else this.#stop({ ...located(call, "bad-call", answer.message, ""), class: answer.class, code: answer.code, tool: name }); // (T1)
+      this.#queue.shift()?.();
+    };
+    if (this.#asking < limits.hostCallsAtOnce) void ask();
+    else this.#queue.push(() => void ask());
+  }
+
+  #decode(frame: Frame): void {
+    const { call, limits } = this.#on;
+    const [usageText, logsText, json] = splitBody(frame.body, 2) as [string, string, string];
+    const ledger = this.#ledger();
+    try {
+      const usage = JSON.parse(usageText) as Usage;
+      ledger.usage = { ...ledger.usage, cpuMs: usage.cpuMs, heapBytes: usage.heapBytes, scope: usage.scope };
+      ledger.logs = decodeLogs(logsText, limits);
+      if (frame.type === FRAME.done) return this.#end({ status: "done", ...decodeDone(call, limits, json), ...ledger });
+      this.#end({ status: "failed", error: thrownError(call, limits, JSON.parse(json) as Thrown, usage.scope), ...ledger });
+    } catch (error) {
+      const known = error instanceof PawlError ? error : new PawlError("sandbox-protocol", "the sandbox answered with something unreadable");
+      this.#end({ status: "failed", error: located(call, known.code, known.message, ""), ...ledger });
+    }
+  }
+
+  /** Ends the run from outside; its realm is never used again. */
+  #stop(error: SandboxError): void {
+    if (this.#ended) return;
+    this.#on.worker.tell(FRAME.abort, this.#on.slot, "");
+    this.#fail(error);
+  }
+
+  #fail(error: SandboxError): void {
+    this.#end({ status: "failed", error, ...this.#ledger() });
+  }
+
+  #ledger(): { logs: []; usage: Usage; transcript: Transcript } | { logs: ReturnType<typeof decodeLogs>; usage: Usage; transcript: Transcript } {
+    const scope = this.#on.scope === "fresh" ? "fresh" : "frozen";
+    const wallMs = performance.now() - this.#startedMs;
+    return { logs: [], usage: { cpuMs: 0, wallMs, heapBytes: 0, hostCalls: this.#calls, scope }, transcript: this.#transcript };
+  }
+
+  #end(result: SandboxResult): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#queue = [];
+    clearTimeout(this.#wall);
+    this.#on.call.signal?.removeEventListener("abort", this.#aborted);
+    this.#on.worker.leave(this.#on.slot);
+    this.#settle(result);
+  }
+}
+
+function invokeBody({ key, scope, call, limits }: TenancyOptions): string {
+  const { script, run } = call;
+  const header: InvokeHeader = {
+    key,
+    scope,
+    sectionMs: limits.sectionMs,
+    cpuMs: limits.cpuMs,
+    hostCalls: limits.hostCalls,
+    outputChars: limits.outputBytes,
+  };
+  const consumer = script.manifest.consumers[call.handler];
+  const handler = call.unit === "producer" ? script.manifest.producers[call.handler] : consumer;
+  const payload = {
+    unit: call.unit,
+    handler: call.handler,
+    runId: run.id,
+    attempt: run.attempt,
+    now: call.nowMs,
+    seed: call.seed,
+    params: call.params,
+    state: call.state,
+    prepared: call.prepared,
+    outcome: call.outcome,
+    peek: call.peek ?? {},
+    connections: script.manifest.connections,
+    subscribes: call.unit === "producer" ? [] : (consumer?.subscribes ?? []),
+    publishes: handler?.publishes ?? [],
+    logLines: limits.logLines,
+    logLineChars: limits.logLineChars,
+    maxPublishes: limits.maxPublishes,
+    messageChars: limits.messageBytes,
+    stateChars: limits.stateBytes,
+    preparedChars: limits.preparedBytes,
+  };
+  return `${JSON.stringify(header)}\n${JSON.stringify(payload)}`;
+}
