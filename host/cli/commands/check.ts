@@ -1,0 +1,27 @@
+/** `pawl check`: what an upload would say, without uploading. */
+import { openWorkbench, type Problem, type Workbench } from "../../host.ts";
+import { inert, inertLines, paint, type ScriptFile, say, scriptFiles } from "../render.ts";
+
+export async function check(paths: string[], options: { json?: boolean }): Promise<number> {
+  const files = scriptFiles(paths);
+  await using bench = openWorkbench();
+  const report: { file: string; ok: boolean; problems: Problem[] }[] = [];
+  for (const file of files) {
+    const { ok, problems } = await bench.compile({ ...file, nowMs: Date.now() });
+    report.push({ file: file.path, ok, problems });
+    if (options.json) continue;
+    if (problems.length === 0) say(`${paint("green", "ok")}  ${inert(file.path)}`);
+    showProblems(bench, file, problems);
+  }
+  if (options.json) say(JSON.stringify(report, null, 2));
+  return report.every((one) => one.ok) ? 0 : 6;
+}
+
+export function showProblems(bench: Workbench, file: ScriptFile, problems: Problem[]): void {
+  for (const one of problems) {
+    const place = `${inert(file.path)}:${one.location.line}:${one.location.column}`;
+    say(`${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message)}`);
+    say(inertLines(bench.frame(file.source, one)));
+    say(`  ${paint("dim", `hint: ${one.hint}`)}`);
+  }
+}
