@@ -21,7 +21,8 @@ export function data(refuse: (code: string, message: string) => never): Data {
   const StringOf = String;
   const isFiniteNumber = Number.isFinite;
   const slice = String.prototype.slice;
-  const cut = (text: string, max: number): string => (text.length > max ? apply(slice, text, [0, max]) : text);
+  const cut = (text: string, max: number): string =>
+    text.length > max ? apply(slice, text, [0, max]) : text;
 
   const report = (code: string, error: unknown): string => {
     let name = "Error";

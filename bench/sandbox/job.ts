@@ -45,7 +45,14 @@ export const EVENTS = JSON.stringify([
 
 /** One run through the pool: the intent first, then, as if the host had carried it out, what follows. */
 export async function runInPool(pool: Pool, script: Script, scope: Scope): Promise<Product> {
-  const call = { script, handler: "book", run: { id: "run_1", attempt: 1 }, nowMs: NOW_MS, seed: "bench", scope };
+  const call = {
+    script,
+    handler: "book",
+    run: { id: "run_1", attempt: 1 },
+    nowMs: NOW_MS,
+    seed: "bench",
+    scope,
+  };
   const params = JSON.stringify(PARAMS);
   const peek = { "order.placed": { events: EVENTS, count: 1, complete: true } };
   const unasked = async (): Promise<never> => {

@@ -8,7 +8,11 @@ export interface Sample {
 }
 
 /** Runs it for so long, `clients` at a time, one after another in each. */
-export async function sample(run: (client: number) => Promise<unknown>, forMs: number, clients = 1): Promise<Sample> {
+export async function sample(
+  run: (client: number) => Promise<unknown>,
+  forMs: number,
+  clients = 1,
+): Promise<Sample> {
   const took: number[] = [];
   const startMs = performance.now();
   const client = async (id: number): Promise<void> => {

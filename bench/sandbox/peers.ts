@@ -47,14 +47,19 @@ const nextRequest = (prepared: unknown): string =>
 const peek = (): string => EVENTS;
 
 async function bothCalls(call: Entry, publishes: string[]): Promise<Product> {
-  const { prepared, intent } = JSON.parse(await call(FIRST)) as { prepared: unknown; intent: Product["intent"] };
+  const { prepared, intent } = JSON.parse(await call(FIRST)) as {
+    prepared: unknown;
+    intent: Product["intent"];
+  };
   await call(nextRequest(prepared));
   return { intent, publishes: publishes.map((event) => JSON.parse(event) as Product["publishes"][number]) };
 }
 
 /** No sandbox: the functions are called. */
 export function plainCalls(code: string): Contender {
-  const bind = new VmScript(`(peek, publish) => ${RUNTIME}(${code}, peek, publish)`).runInThisContext() as Bind;
+  const bind = new VmScript(
+    `(peek, publish) => ${RUNTIME}(${code}, peek, publish)`,
+  ).runInThisContext() as Bind;
   let heard: string[] = [];
   const entry = bind(peek, (event) => heard.push(event));
   const run = async (): Promise<Product> => {
@@ -88,7 +93,10 @@ export async function quickJs(code: string): Promise<Contender> {
       provide(context, "peek", () => context.newString(EVENTS));
       provide(context, "publish", (event) => void heard.push(context.getString(event)));
       const entry = context.unwrapResult(context.evalCode(text, "consumer.js"));
-      const product = await bothCalls(async (request) => callQuickJs(runtime, context, entry, request), heard);
+      const product = await bothCalls(
+        async (request) => callQuickJs(runtime, context, entry, request),
+        heard,
+      );
       entry.dispose();
       return product;
     } finally {
@@ -99,13 +107,22 @@ export async function quickJs(code: string): Promise<Contender> {
   return { name: "quickjs-emscripten, new runtime per run", run };
 }
 
-function provide(context: QuickJSContext, name: string, f: (arg: QuickJSHandle) => QuickJSHandle | void): void {
+function provide(
+  context: QuickJSContext,
+  name: string,
+  f: (arg: QuickJSHandle) => QuickJSHandle | void,
+): void {
   const made = context.newFunction(name, f);
   context.setProp(context.global, name, made);
   made.dispose();
 }
 
-function callQuickJs(runtime: QuickJSRuntime, context: QuickJSContext, entry: QuickJSHandle, request: string): string {
+function callQuickJs(
+  runtime: QuickJSRuntime,
+  context: QuickJSContext,
+  entry: QuickJSHandle,
+  request: string,
+): string {
   const argument = context.newString(request);
   const promise = context.unwrapResult(context.callFunction(entry, context.undefined, argument));
   argument.dispose();
@@ -148,7 +165,10 @@ require("node:readline").createInterface({ input: process.stdin }).on("line", as
   process.stdout.write(JSON.stringify({ reply: await entry(request), heard }) + "\\n");
 });`;
   const run = async (): Promise<Product> => {
-    const child: ChildProcess = spawn(process.execPath, ["-e", text], { stdio: ["pipe", "pipe", "inherit"], env: {} });
+    const child: ChildProcess = spawn(process.execPath, ["-e", text], {
+      stdio: ["pipe", "pipe", "inherit"],
+      env: {},
+    });
     const closed = once(child, "close");
     const heard: string[] = [];
     const { stdin, stdout } = child;

@@ -46,7 +46,10 @@ async function entrants(script: Script): Promise<Entrant[]> {
     pawl("pawl fresh, two children", script, "fresh", two),
     pawl("pawl frozen, two children", script, "frozen", two),
   ];
-  return [...alone.map((one) => ({ ...one, clients: 1, samples: [] })), ...crowd.map((one) => ({ ...one, clients: CLIENTS, samples: [] }))];
+  return [
+    ...alone.map((one) => ({ ...one, clients: 1, samples: [] })),
+    ...crowd.map((one) => ({ ...one, clients: CLIENTS, samples: [] })),
+  ];
 }
 
 async function measureAll(all: Entrant[]): Promise<void> {
@@ -65,22 +68,51 @@ function claimsOf(all: Entrant[], near: Neighbour[], many: Namespaces[]): Claim[
   const samplesOf = (part: string): Sample[] => all.find((one) => one.name.startsWith(part))?.samples ?? [];
   const ratio = (above: string, below: string, what: "meanMs" | "perSecond"): number[] =>
     samplesOf(above).map((s, i) => s[what] / (samplesOf(below)[i]?.[what] ?? Number.NaN));
-  const claim = (name: string, values: number[], bound: number, atMost = true): Claim => ({ name, values, bound, atMost });
+  const claim = (name: string, values: number[], bound: number, atMost = true): Claim => ({
+    name,
+    values,
+    bound,
+    atMost,
+  });
   return [
     claim("fresh, one child: mean ÷ quickjs", ratio("pawl fresh, one", "quickjs", "meanMs"), 0.45),
     claim("frozen, one child: mean ÷ quickjs", ratio("pawl frozen, one", "quickjs", "meanMs"), 0.25),
     claim("fresh, one child: mean ÷ new process", ratio("pawl fresh, one", "new process", "meanMs"), 1 / 25),
-    claim("frozen, one child: mean ÷ new process", ratio("pawl frozen, one", "new process", "meanMs"), 1 / 25),
-    claim("frozen ÷ fresh, runs/s, two children", ratio("pawl frozen, two", "pawl fresh, two", "perSecond"), 2, false),
-    claim("neighbour's p99, beset ÷ clean", near.map((n) => n.beset / n.clean), 3),
-    claim("ten namespaces ÷ one, in turn", many.map((n) => n.tenInTurn / n.oneInTurn), 0.5, false),
-    claim("ten namespaces ÷ one, ten clients", many.map((n) => n.tenAtOnce / n.oneAtOnce), 0.5, false),
+    claim(
+      "frozen, one child: mean ÷ new process",
+      ratio("pawl frozen, one", "new process", "meanMs"),
+      1 / 25,
+    ),
+    claim(
+      "frozen ÷ fresh, runs/s, two children",
+      ratio("pawl frozen, two", "pawl fresh, two", "perSecond"),
+      2,
+      false,
+    ),
+    claim(
+      "neighbour's p99, beset ÷ clean",
+      near.map((n) => n.beset / n.clean),
+      3,
+    ),
+    claim(
+      "ten namespaces ÷ one, in turn",
+      many.map((n) => n.tenInTurn / n.oneInTurn),
+      0.5,
+      false,
+    ),
+    claim(
+      "ten namespaces ÷ one, ten clients",
+      many.map((n) => n.tenAtOnce / n.oneAtOnce),
+      0.5,
+      false,
+    ),
   ];
 }
 
 function commit(): string {
   try {
-    const git = (...args: string[]): string => execFileSync("git", args, { cwd: import.meta.dirname, encoding: "utf8" }).trim();
+    const git = (...args: string[]): string =>
+      execFileSync("git", args, { cwd: import.meta.dirname, encoding: "utf8" }).trim();
     return `${git("rev-parse", "HEAD")}${git("status", "--porcelain", "--", ":/host", ":/sandbox-api") === "" ? "" : " with uncommitted changes"}`;
   } catch {
     return "not committed";
@@ -99,8 +131,26 @@ function render(all: Entrant[], near: Neighbour[], many: Namespaces[], claims: C
     return `| ${claim.name} | ${spread(claim.values, 3)} | ${bound} | ${holds(claim) ? "pass" : "FAIL"} |`;
   });
   const figures = [
-    `- neighbour: p99 clean ${spread(near.map((n) => n.clean), 2)} ms, beset ${spread(near.map((n) => n.beset), 2)} ms; ${near.map((n) => n.attacks).join(" + ")} hostile runs`,
-    `- namespaces, runs/s: one in turn ${spread(many.map((n) => n.oneInTurn), 0)}, ten in turn ${spread(many.map((n) => n.tenInTurn), 0)}, one with ten clients ${spread(many.map((n) => n.oneAtOnce), 0)}, ten with ten clients ${spread(many.map((n) => n.tenAtOnce), 0)}; processes started meanwhile: ${many.map((n) => n.spawnedInRuns).join(", ")}`,
+    `- neighbour: p99 clean ${spread(
+      near.map((n) => n.clean),
+      2,
+    )} ms, beset ${spread(
+      near.map((n) => n.beset),
+      2,
+    )} ms; ${near.map((n) => n.attacks).join(" + ")} hostile runs`,
+    `- namespaces, runs/s: one in turn ${spread(
+      many.map((n) => n.oneInTurn),
+      0,
+    )}, ten in turn ${spread(
+      many.map((n) => n.tenInTurn),
+      0,
+    )}, one with ten clients ${spread(
+      many.map((n) => n.oneAtOnce),
+      0,
+    )}, ten with ten clients ${spread(
+      many.map((n) => n.tenAtOnce),
+      0,
+    )}; processes started meanwhile: ${many.map((n) => n.spawnedInRuns).join(", ")}`,
   ];
   return `# Bench of the sandbox
 

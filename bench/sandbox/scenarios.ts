@@ -35,7 +35,14 @@ export async function neighbour(script: Script, forMs: number): Promise<Neighbou
       const bad = hostile[attacks % hostile.length] as Script;
       const version = { ...bad, namespace: "hostile", hash: `${bad.hash}${++attacks}` }; // A new one has its whole death budget.
       const run = { id: `run_${attacks}`, attempt: 1 };
-      const call = { script: version, unit: "producer", handler: "go", run, nowMs: NOW_MS, seed: "bench" } as const;
+      const call = {
+        script: version,
+        unit: "producer",
+        handler: "go",
+        run,
+        nowMs: NOW_MS,
+        seed: "bench",
+      } as const;
       const result = await pool.run(call, async () => ({ ok: true, value: "null", nowMs: NOW_MS }));
       if (result.status === "done") throw new Error("a hostile script came to an end");
     }

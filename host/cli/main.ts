@@ -12,13 +12,17 @@ import { CliFailure, say } from "./render.ts";
 export async function main(argv: string[]): Promise<number> {
   let code = 0;
   const program = new Command("pawl")
-    .description("Runs automation scripts that other people wrote: on time, in a sandbox, each outside change at most once.")
+    .description(
+      "Runs automation scripts that other people wrote: on time, in a sandbox, each outside change at most once.",
+    )
     .version(version(), "-v, --version")
     .exitOverride()
     .showHelpAfterError("(pawl --help lists the commands)");
   program
     .command("preview")
-    .description("run scripts in the sandbox on their fixtures; shows what they would publish and change, changes nothing")
+    .description(
+      "run scripts in the sandbox on their fixtures; shows what they would publish and change, changes nothing",
+    )
     .argument("<path...>", "script files, or folders of them")
     .option("--json", "one JSON document on stdout")
     .action(async (paths: string[], options: { json?: boolean }) => {

@@ -51,15 +51,26 @@ export function scriptFiles(paths: string[]): ScriptFile[] {
   for (const path of paths) {
     const stat = statSync(path, { throwIfNoEntry: false });
     if (!stat) throw new CliFailure(3, `there is no file or folder ${inert(path)}`);
-    const files = stat.isDirectory() ? readdirSync(path).sort().map((name) => join(path, name)) : [path];
+    const files = stat.isDirectory()
+      ? readdirSync(path)
+          .sort()
+          .map((name) => join(path, name))
+      : [path];
     for (const file of files) {
       if (!/\.m?[jt]s$/.test(file) || /\.(test|d)\.m?[jt]s$/.test(file)) {
-        if (!stat.isDirectory()) throw new CliFailure(2, `${inert(path)} is not a script: give a .ts or .js file`);
+        if (!stat.isDirectory())
+          throw new CliFailure(2, `${inert(path)} is not a script: give a .ts or .js file`);
         continue;
       }
-      found.push({ path: file, file: basename(file), language: /ts$/.test(file) ? "ts" : "js", source: readFileSync(file, "utf8") });
+      found.push({
+        path: file,
+        file: basename(file),
+        language: /ts$/.test(file) ? "ts" : "js",
+        source: readFileSync(file, "utf8"),
+      });
     }
   }
-  if (found.length === 0) throw new CliFailure(3, `no scripts (.ts or .js) in ${paths.map((path) => inert(path)).join(", ")}`);
+  if (found.length === 0)
+    throw new CliFailure(3, `no scripts (.ts or .js) in ${paths.map((path) => inert(path)).join(", ")}`);
   return found;
 }

@@ -15,16 +15,23 @@ export interface Thrown {
   stack: string;
 }
 
-const FROZEN = /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|which has only a getter/;
+const FROZEN =
+  /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|which has only a getter/;
 const STACK_LINE = /^\s*at (?:async )?(?:([^\s(]+) )?\(?pawl-script:.*?:(-?\d+):(\d+)\)?$/;
 
 export function thrownError(call: SandboxCall, limits: Limits, thrown: Thrown, scope: string): SandboxError {
   const code = thrown.code as ErrorCode;
-  if (!Object.hasOwn(ERRORS, code)) return located(call, "sandbox-protocol", "the sandbox named an unknown error", "");
+  if (!Object.hasOwn(ERRORS, code))
+    return located(call, "sandbox-protocol", "the sandbox named an unknown error", "");
   if (thrown.message === "" && thrown.stack === "") return limitError(call, limits, code);
   if (code !== "handler-throws") return located(call, code, thrown.message, thrown.stack);
   if (scope === "frozen" && thrown.name === "TypeError" && FROZEN.test(thrown.message))
-    return located(call, "frozen-builtin", `${thrown.message}: built-in objects cannot be changed in the frozen scope`, thrown.stack);
+    return located(
+      call,
+      "frozen-builtin",
+      `${thrown.message}: built-in objects cannot be changed in the frozen scope`,
+      thrown.stack,
+    );
   const said = thrown.message.startsWith("threw ") ? thrown.message : `${thrown.name}: ${thrown.message}`;
   return located(call, code, said, thrown.stack);
 }
@@ -46,7 +53,10 @@ export function limitError(call: SandboxCall, limits: Limits, code: ErrorCode, w
 export function located(call: SandboxCall, code: ErrorCode, message: string, stack: string): SandboxError {
   const { script } = call;
   const frames = authorFrames(stack);
-  const handler = call.unit === "producer" ? script.manifest.producers[call.handler] : script.manifest.consumers[call.handler];
+  const handler =
+    call.unit === "producer"
+      ? script.manifest.producers[call.handler]
+      : script.manifest.consumers[call.handler];
   const place = frames[0] ?? handler?.location;
   const error: SandboxError = { class: ERRORS[code].class, code, message: message.slice(0, 2_000) };
   if (!place) return error;
@@ -54,7 +64,10 @@ export function located(call: SandboxCall, code: ErrorCode, message: string, sta
   error.location = { line: original.line, column: original.column };
   error.at = `${original.file}:${original.line}:${original.column}`;
   if (original.file === script.file) error.frame = codeFrame(script.source, error.location);
-  if (frames.length > 0) error.stack = frames.map((f) => `${f.name || "(anonymous)"} (${script.file}:${f.line}:${f.column})`).slice(0, 10);
+  if (frames.length > 0)
+    error.stack = frames
+      .map((f) => `${f.name || "(anonymous)"} (${script.file}:${f.line}:${f.column})`)
+      .slice(0, 10);
   return error;
 }
 
@@ -77,7 +90,8 @@ function authorFrames(stack: string): { name: string; line: number; column: numb
   const frames: { name: string; line: number; column: number }[] = [];
   for (const line of stack.split("\n")) {
     const [, name, row, column] = STACK_LINE.exec(line) ?? [];
-    if (row !== undefined && Number(row) > 0) frames.push({ name: name ?? "", line: Number(row), column: Number(column) });
+    if (row !== undefined && Number(row) > 0)
+      frames.push({ name: name ?? "", line: Number(row), column: Number(column) });
   }
   return frames;
 }
@@ -85,8 +99,12 @@ function authorFrames(stack: string): { name: string; line: number; column: numb
 function originalPlace(script: Script, at: Location): Location & { file: string } {
   if (script.sourceMap !== undefined)
     try {
-      const entry = new SourceMap(JSON.parse(script.sourceMap) as SourceMapPayload).findEntry(at.line - 1, at.column - 1);
-      if ("originalSource" in entry) return { file: entry.originalSource, line: entry.originalLine + 1, column: entry.originalColumn + 1 };
+      const entry = new SourceMap(JSON.parse(script.sourceMap) as SourceMapPayload).findEntry(
+        at.line - 1,
+        at.column - 1,
+      );
+      if ("originalSource" in entry)
+        return { file: entry.originalSource, line: entry.originalLine + 1, column: entry.originalColumn + 1 };
     } catch {}
   return { file: script.file, line: at.line, column: at.column };
 }

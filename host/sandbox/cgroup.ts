@@ -50,14 +50,31 @@ export function cgroupKind(): "v1" | "v2" | undefined {
 
 function hierarchy(): Hierarchy | undefined {
   if (process.platform !== "linux") return undefined;
-  const lines = existsSync("/proc/self/cgroup") ? readFileSync("/proc/self/cgroup", "utf8").trim().split("\n") : [];
+  const lines = existsSync("/proc/self/cgroup")
+    ? readFileSync("/proc/self/cgroup", "utf8").trim().split("\n")
+    : [];
   for (const line of lines) {
     const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
     if (controllers === "memory")
-      return { folder: join("/sys/fs/cgroup/memory", path ?? ""), limitFile: "memory.limit_in_bytes", extra: [["memory.swappiness", "0"]] };
+      return {
+        folder: join("/sys/fs/cgroup/memory", path ?? ""),
+        limitFile: "memory.limit_in_bytes",
+        extra: [["memory.swappiness", "0"]],
+      };
     const unified = join("/sys/fs/cgroup", path ?? "");
-    if (controllers === "" && existsSync(join(unified, "cgroup.subtree_control")) && readFileSync(join(unified, "cgroup.controllers"), "utf8").includes("memory"))
-      return { folder: unified, limitFile: "memory.max", extra: [["memory.swap.max", "0"], ["memory.oom.group", "1"]] };
+    if (
+      controllers === "" &&
+      existsSync(join(unified, "cgroup.subtree_control")) &&
+      readFileSync(join(unified, "cgroup.controllers"), "utf8").includes("memory")
+    )
+      return {
+        folder: unified,
+        limitFile: "memory.max",
+        extra: [
+          ["memory.swap.max", "0"],
+          ["memory.oom.group", "1"],
+        ],
+      };
   }
   return undefined;
 }

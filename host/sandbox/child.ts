@@ -49,7 +49,8 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
   const slots = new Map<number, Slot>();
   let outbox: Buffer[] = [];
   let spareFor: Room | undefined;
-  const post = (type: number, slot: number, call: number, body: string) => outbox.push(encodeFrame(type, slot, call, body));
+  const post = (type: number, slot: number, call: number, body: string) =>
+    outbox.push(encodeFrame(type, slot, call, body));
 
   const drop = (key: string): void => {
     rooms.get(key)?.dispose();
@@ -70,7 +71,12 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
     return room;
   };
   const usage = (slot: Slot): string =>
-    JSON.stringify({ cpuMs: Math.round(slot.cpuMs * 1000) / 1000, hostCalls: slot.calls, heapBytes: slot.room.heapBytes, scope: slot.realm.scope });
+    JSON.stringify({
+      cpuMs: Math.round(slot.cpuMs * 1000) / 1000,
+      hostCalls: slot.calls,
+      heapBytes: slot.room.heapBytes,
+      scope: slot.realm.scope,
+    });
 
   const hearing =
     (id: number, slot: Slot) =>
@@ -92,7 +98,14 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
       }
     };
 
-  const finish = (id: number, slot: Slot, type: number, logs: string, json: string, guilty: boolean): void => {
+  const finish = (
+    id: number,
+    slot: Slot,
+    type: number,
+    logs: string,
+    json: string,
+    guilty: boolean,
+  ): void => {
     post(type, id, 0, `${usage(slot)}\n[${logs}]\n${json}`);
     slots.delete(id);
     if (guilty || slot.room.disposed) drop(slot.key);
@@ -113,7 +126,15 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
       slot.realm.enter(op, call, json, nowMs, timeout);
     } catch (error) {
       outbox = outbox.slice(0, sent); // (C2)
-      return guard(id, slot, slot.room.disposed ? "memory-limit" : String(error).includes("timed out") ? "cpu-limit" : "sandbox-killed");
+      return guard(
+        id,
+        slot,
+        slot.room.disposed
+          ? "memory-limit"
+          : String(error).includes("timed out")
+            ? "cpu-limit"
+            : "sandbox-killed",
+      );
     }
     slot.cpuMs += Math.max(0, slot.room.cpuMs - before);
     if (slot.overflow !== undefined) return guard(id, slot, slot.overflow);
@@ -130,14 +151,30 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
     try {
       room = roomOf(header.key);
       const realm = room.take(header.scope, BOOT_TIMEOUT_MS);
-      const slot: Slot = { key: header.key, room, realm, header, cpuMs: 0, calls: 0, waiting: 0, chars: 0, ended: undefined, overflow: undefined };
+      const slot: Slot = {
+        key: header.key,
+        room,
+        realm,
+        header,
+        cpuMs: 0,
+        calls: 0,
+        waiting: 0,
+        chars: 0,
+        ended: undefined,
+        overflow: undefined,
+      };
       slots.set(id, slot);
       realm.send = hearing(id, slot);
       section(id, slot, "invoke", 0, payload, 0);
     } catch {
       const code = room?.disposed ? "memory-limit" : "cpu-limit";
       drop(header.key);
-      post(FRAME.fail, id, 0, `{"cpuMs":0,"hostCalls":0,"heapBytes":0,"scope":"fresh"}\n[]\n${JSON.stringify({ code, name: "Error", message: "", stack: "" })}`);
+      post(
+        FRAME.fail,
+        id,
+        0,
+        `{"cpuMs":0,"hostCalls":0,"heapBytes":0,"scope":"fresh"}\n[]\n${JSON.stringify({ code, name: "Error", message: "", stack: "" })}`,
+      );
     }
   };
 

@@ -21,11 +21,20 @@ export interface CompileRequest {
 
 export type CompileReply =
   | { ok: false; finding: Finding }
-  | { ok: true; code: string; declaration: string; positions: Positions; warnings: Finding[]; scope: "fresh" | "frozen"; untitled: string[] };
+  | {
+      ok: true;
+      code: string;
+      declaration: string;
+      positions: Positions;
+      warnings: Finding[];
+      scope: "fresh" | "frozen";
+      untitled: string[];
+    };
 
 const SOCKET = 3;
 const START = { line: 1, column: 0 };
-const BUILT_IN_CHANGED = /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|built-in/;
+const BUILT_IN_CHANGED =
+  /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|built-in/;
 
 export function serve({ vm, prelude }: { vm: typeof ivm; prelude: { text: string; lines: number } }): never {
   const head = fill(HEADER_BYTES);
@@ -52,7 +61,11 @@ function fill(bytes: number): Buffer {
   return out;
 }
 
-function compile(request: CompileRequest, vm: typeof ivm, prelude: { text: string; lines: number }): CompileReply {
+function compile(
+  request: CompileRequest,
+  vm: typeof ivm,
+  prelude: { text: string; lines: number },
+): CompileReply {
   const text = request.language === "ts" ? strip(request.source, request.file) : request.source;
   const tree = parseModule(text);
   const code = toFunction(text, tree);
@@ -63,9 +76,17 @@ function compile(request: CompileRequest, vm: typeof ivm, prelude: { text: strin
     loaded = load(request, code, vm, prelude, scope);
   }
   if (loaded.kind === "fail") {
-    const { name, message, stack } = JSON.parse(loaded.json) as { name: string; message: string; stack: string };
+    const { name, message, stack } = JSON.parse(loaded.json) as {
+      name: string;
+      message: string;
+      stack: string;
+    };
     const at = /pawl-script:[^\n]*?:(\d+):(\d+)/.exec(stack);
-    throw new Refusal("load-failed", `loading the file threw ${name}: ${message}`, at ? { line: Number(at[1]), column: Number(at[2]) - 1 } : START);
+    throw new Refusal(
+      "load-failed",
+      `loading the file threw ${name}: ${message}`,
+      at ? { line: Number(at[1]), column: Number(at[2]) - 1 } : START,
+    );
   }
   const consumers = (JSON.parse(loaded.json) as { consumers?: object } | null)?.consumers ?? {};
   return {
@@ -75,7 +96,9 @@ function compile(request: CompileRequest, vm: typeof ivm, prelude: { text: strin
     positions: positionsOf(tree),
     warnings: findWarnings(tree),
     scope,
-    untitled: Object.keys(consumers).filter((name) => !mentions(tree, ["consumers", name, "prepare"], "title")),
+    untitled: Object.keys(consumers).filter(
+      (name) => !mentions(tree, ["consumers", name, "prepare"], "title"),
+    ),
   };
 }
 
@@ -88,14 +111,24 @@ function strip(source: string, file: string): string {
       throw new Refusal("script-too-deep", "the file nests too deeply to be read", START);
     const line = /^[^\n]*?:(\d+)\n/.exec(stack ?? "");
     const caret = /\n( *)\^+\n/.exec(stack ?? "");
-    throw new Refusal(code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" ? "unsupported-syntax" : "script-syntax", message, {
-      line: line ? Number(line[1]) : 1,
-      column: caret ? (caret[1] as string).length : 0,
-    });
+    throw new Refusal(
+      code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" ? "unsupported-syntax" : "script-syntax",
+      message,
+      {
+        line: line ? Number(line[1]) : 1,
+        column: caret ? (caret[1] as string).length : 0,
+      },
+    );
   }
 }
 
-function load(request: CompileRequest, code: string, vm: typeof ivm, prelude: { text: string; lines: number }, scope: "fresh" | "frozen") {
+function load(
+  request: CompileRequest,
+  code: string,
+  vm: typeof ivm,
+  prelude: { text: string; lines: number },
+  scope: "fresh" | "frozen",
+) {
   const ended: { kind: string; json: string }[] = [];
   let room: Room | undefined;
   try {

@@ -37,7 +37,9 @@ export interface CompiledScript {
   scope: "fresh" | "frozen";
 }
 
-export type Compilation = { ok: true; script: CompiledScript; problems: Problem[] } | { ok: false; problems: Problem[] };
+export type Compilation =
+  | { ok: true; script: CompiledScript; problems: Problem[] }
+  | { ok: false; problems: Problem[] };
 
 const MAX_BYTES = 1_048_576;
 const COMPILE_MS = 5_000;
@@ -47,26 +49,51 @@ const CHILD_RSS_MB = 512;
 
 export async function compileScript(upload: Upload): Promise<Compilation> {
   const { source, maxBytes = MAX_BYTES } = upload;
-  const refuse = (code: ErrorCode, message: string, line = 1, column = 1): Compilation => ({ ok: false, problems: [problem(code, message, { line, column })] });
+  const refuse = (code: ErrorCode, message: string, line = 1, column = 1): Compilation => ({
+    ok: false,
+    problems: [problem(code, message, { line, column })],
+  });
   const bytes = Buffer.byteLength(source);
-  if (bytes > maxBytes) return refuse("script-too-large", `the file is ${bytes} bytes; the limit is ${maxBytes}`);
+  if (bytes > maxBytes)
+    return refuse("script-too-large", `the file is ${bytes} bytes; the limit is ${maxBytes}`);
   if (source.trim() === "") return refuse("script-empty", "the file is empty");
   const bad = source.isWellFormed() ? source.indexOf("\0") : [...source].findIndex((c) => !c.isWellFormed());
   if (bad >= 0) {
     const before = source.slice(0, bad).split("\n");
-    return refuse("script-encoding", "the file holds a NUL or a broken character", before.length, (before.at(-1) ?? "").length + 1);
+    return refuse(
+      "script-encoding",
+      "the file holds a NUL or a broken character",
+      before.length,
+      (before.at(-1) ?? "").length + 1,
+    );
   }
-  const reply = await inChild({ source, language: upload.language, file: upload.file.replace(/[\r\n]/g, " "), loadMs: LOAD_MS, memoryMb: LOAD_MEMORY_MB });
-  if (reply === undefined) return refuse("script-too-deep", "the file could not be read: it nests too deeply, or is too much for the time allowed");
+  const reply = await inChild({
+    source,
+    language: upload.language,
+    file: upload.file.replace(/[\r\n]/g, " "),
+    loadMs: LOAD_MS,
+    memoryMb: LOAD_MEMORY_MB,
+  });
+  if (reply === undefined)
+    return refuse(
+      "script-too-deep",
+      "the file could not be read: it nests too deeply, or is too much for the time allowed",
+    );
   if (!reply.ok) {
     const { code, message, line, column } = reply.finding;
     return refuse(code as ErrorCode, message, line, column);
   }
-  const checked = checkDeclaration(reply, { nowMs: upload.nowMs, minIntervalMs: upload.minIntervalMs ?? 30_000, ...(upload.name === undefined ? {} : { name: upload.name }) });
+  const checked = checkDeclaration(reply, {
+    nowMs: upload.nowMs,
+    minIntervalMs: upload.minIntervalMs ?? 30_000,
+    ...(upload.name === undefined ? {} : { name: upload.name }),
+  });
   if (!checked.manifest) return { ok: false, problems: checked.problems };
   const script: CompiledScript = {
     workflow: checked.manifest.name,
-    hash: createHash("sha256").update(`${upload.language}\n${source}\n${upload.sourceMap ?? ""}`).digest("hex"),
+    hash: createHash("sha256")
+      .update(`${upload.language}\n${source}\n${upload.sourceMap ?? ""}`)
+      .digest("hex"),
     file: upload.file,
     source,
     code: reply.code,
@@ -85,7 +112,11 @@ async function inChild(request: CompileRequest): Promise<CompileReply | undefine
   const rssBytes = CHILD_RSS_MB * 1_048_576;
   const worker = new Worker({ program, rssBytes, memoryBytes: rssBytes });
   const body = await new Promise<string | undefined>((resolve) => {
-    worker.admit(0, { sectionMs: COMPILE_MS, frame: (frame) => resolve(frame.body), gone: () => resolve(undefined) });
+    worker.admit(0, {
+      sectionMs: COMPILE_MS,
+      frame: (frame) => resolve(frame.body),
+      gone: () => resolve(undefined),
+    });
     worker.work(FRAME.compile, 0, 0, JSON.stringify(request));
   });
   await worker.close();

@@ -7,7 +7,17 @@
  */
 import { type ErrorCode, PawlError } from "../core/errors.ts";
 import type { JsonText } from "../core/workflow.ts";
-import type { Done, Input, InputKey, Intent, Limits, LogLine, Prepared, Publish, SandboxCall } from "../ports/sandbox.ts";
+import type {
+  Done,
+  Input,
+  InputKey,
+  Intent,
+  Limits,
+  LogLine,
+  Prepared,
+  Publish,
+  SandboxCall,
+} from "../ports/sandbox.ts";
 
 const MAX_DEPTH = 200;
 const MAX_ID = 512;
@@ -75,14 +85,20 @@ function decodePrepared(call: SandboxCall, limits: Limits, given: unknown): Prep
   const reserved = new Map<string, Set<string>>();
   let count = 0;
   const list = result["reservations"] ?? [];
-  if (!Array.isArray(list)) refuse("bad-result", "`reservations` of prepare must be a list of { topic, ids }");
+  if (!Array.isArray(list))
+    refuse("bad-result", "`reservations` of prepare must be a list of { topic, ids }");
   for (const [i, one] of (list as unknown[]).entries()) {
     const { topic, ids } = object(one, `reservations[${i}]`, "bad-result");
     if (typeof topic !== "string" || !subscribed.includes(topic))
-      refuse("bad-reservation", `reservations[${i}] names the topic ${shown(topic)}, to which ${call.handler} does not subscribe`);
-    if (ids !== undefined && !Array.isArray(ids)) refuse("bad-result", `reservations[${i}].ids must be a list of messageIds`);
+      refuse(
+        "bad-reservation",
+        `reservations[${i}] names the topic ${shown(topic)}, to which ${call.handler} does not subscribe`,
+      );
+    if (ids !== undefined && !Array.isArray(ids))
+      refuse("bad-result", `reservations[${i}].ids must be a list of messageIds`);
     for (const id of (ids as unknown[] | undefined) ?? []) {
-      if (++count > MAX_RESERVED) refuse("bad-reservation", `prepare reserved more than ${MAX_RESERVED} events`);
+      if (++count > MAX_RESERVED)
+        refuse("bad-reservation", `prepare reserved more than ${MAX_RESERVED} events`);
       const ids = reserved.get(topic as string) ?? new Set();
       reserved.set(topic as string, ids.add(identifier(id, `reservations[${i}].ids`, "bad-reservation")));
     }
@@ -95,7 +111,8 @@ function decodePrepared(call: SandboxCall, limits: Limits, given: unknown): Prep
   if (typeof title === "string") prepared.title = title.toWellFormed().slice(0, 500);
   const wakeAt = result["wakeAt"];
   if (wakeAt !== undefined && wakeAt !== null) {
-    if (typeof wakeAt !== "string") refuse("bad-result", `\`wakeAt\` of prepare must be an ISO date text, not ${shown(wakeAt)}`);
+    if (typeof wakeAt !== "string")
+      refuse("bad-result", `\`wakeAt\` of prepare must be an ISO date text, not ${shown(wakeAt)}`);
     prepared.wakeAt = (wakeAt as string).slice(0, 100);
   }
   return prepared;
@@ -105,18 +122,25 @@ function decodeIntent(call: SandboxCall, limits: Limits, given: Dict): Intent {
   const { alias, tool, args } = given;
   if (typeof alias !== "string" || !Object.hasOwn(call.script.manifest.connections, alias))
     refuse("undeclared-alias", `the alias ${shown(alias)} is not declared by the stored version`);
-  return { alias: alias as string, tool: identifier(tool, "the tool", "bad-call"), args: sized(args, limits.messageBytes, "the arguments") };
+  return {
+    alias: alias as string,
+    tool: identifier(tool, "the tool", "bad-call"),
+    args: sized(args, limits.messageBytes, "the arguments"),
+  };
 }
 
 function decodePublishes(call: SandboxCall, limits: Limits, list: unknown[]): Publish[] {
   const { manifest } = call.script;
-  const handler = call.unit === "producer" ? manifest.producers[call.handler] : manifest.consumers[call.handler];
+  const handler =
+    call.unit === "producer" ? manifest.producers[call.handler] : manifest.consumers[call.handler];
   const declared = call.unit === "producer" || call.unit === "next" ? (handler?.publishes ?? []) : [];
-  if (list.length > limits.maxPublishes) refuse("publish-limit", `more than ${limits.maxPublishes} events published by one run`);
+  if (list.length > limits.maxPublishes)
+    refuse("publish-limit", `more than ${limits.maxPublishes} events published by one run`);
   return list.map((one) => {
     const { topics, messageId, payload, input } = object(one, "a published event");
     const names = array(topics, "topics").map((topic) => {
-      if (typeof topic !== "string" || !declared.includes(topic)) refuse("undeclared-topic", `${call.handler} does not declare the topic ${shown(topic)}`);
+      if (typeof topic !== "string" || !declared.includes(topic))
+        refuse("undeclared-topic", `${call.handler} does not declare the topic ${shown(topic)}`);
       return topic as string;
     });
     const event: Publish = {
@@ -124,7 +148,8 @@ function decodePublishes(call: SandboxCall, limits: Limits, list: unknown[]): Pu
       messageId: identifier(messageId, "a messageId", "bad-call"),
       payload: sized(payload, limits.messageBytes, "a payload"),
     };
-    if (input !== undefined && call.unit === "producer") event.input = inputKey(object(input, "the input of an event"));
+    if (input !== undefined && call.unit === "producer")
+      event.input = inputKey(object(input, "the input of an event"));
     return event;
   });
 }
@@ -143,8 +168,17 @@ function inputKey(given: Dict): InputKey {
 }
 
 function identifier(given: unknown, what: string, code: ErrorCode): string {
-  if (typeof given !== "string" || given === "" || given.length > MAX_ID || given.includes("\0") || !given.isWellFormed())
-    refuse(code, `${what} must be 1 to ${MAX_ID} characters of well-formed text without NUL, not ${shown(given)}`);
+  if (
+    typeof given !== "string" ||
+    given === "" ||
+    given.length > MAX_ID ||
+    given.includes("\0") ||
+    !given.isWellFormed()
+  )
+    refuse(
+      code,
+      `${what} must be 1 to ${MAX_ID} characters of well-formed text without NUL, not ${shown(given)}`,
+    );
   return given as string;
 }
 
@@ -156,7 +190,8 @@ function sized(value: unknown, maxBytes: number, what: string): JsonText {
 }
 
 function object(given: unknown, what: string, code: ErrorCode = "sandbox-protocol"): Dict {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) refuse(code, `${what} must be an object, not ${shown(given)}`);
+  if (typeof given !== "object" || given === null || Array.isArray(given))
+    refuse(code, `${what} must be an object, not ${shown(given)}`);
   return given as Dict;
 }
 

@@ -29,12 +29,24 @@ class Realm {
   readonly #context: ivm.Context;
   readonly #enter: ivm.Reference;
 
-  constructor(vm: typeof ivm, isolate: ivm.Isolate, script: ivm.Script, native: ivm.Callback, scope: RealmScope, timeout: number) {
+  constructor(
+    vm: typeof ivm,
+    isolate: ivm.Isolate,
+    script: ivm.Script,
+    native: ivm.Callback,
+    scope: RealmScope,
+    timeout: number,
+  ) {
     this.scope = scope;
     this.#context = isolate.createContextSync();
     const boot = script.runSync(this.#context, { reference: true, timeout }) as unknown as ivm.Reference;
-    const send = new vm.Callback((kind: string, id: number, name: string, json: string) => this.send(kind, id, name, json));
-    this.#enter = boot.applySync(undefined, [send, native, scope === "frozen"], { timeout, result: { reference: true } }) as ivm.Reference;
+    const send = new vm.Callback((kind: string, id: number, name: string, json: string) =>
+      this.send(kind, id, name, json),
+    );
+    this.#enter = boot.applySync(undefined, [send, native, scope === "frozen"], {
+      timeout,
+      result: { reference: true },
+    }) as ivm.Reference;
     boot.release();
   }
 
@@ -104,7 +116,10 @@ export class Room {
     realm.live = false;
     realm.send = () => {};
     if (realm !== this.#frozen) return realm.release();
-    if (realm.runs >= RUNS_PER_REALM || (realm.runs % HEAP_CHECK_EVERY === 0 && this.heapBytes > this.#memoryMb * 0.5 * 1_048_576)) {
+    if (
+      realm.runs >= RUNS_PER_REALM ||
+      (realm.runs % HEAP_CHECK_EVERY === 0 && this.heapBytes > this.#memoryMb * 0.5 * 1_048_576)
+    ) {
       realm.release();
       this.#frozen = undefined;
     }
@@ -150,11 +165,14 @@ function native(op: string, text: string, extra: string): string {
       case "url.set": {
         const [name, value] = JSON.parse(extra) as [string, string];
         const url = new URL(text);
-        if (name === "href" || name in URL.prototype) (url as unknown as Record<string, string>)[name] = value;
+        if (name === "href" || name in URL.prototype)
+          (url as unknown as Record<string, string>)[name] = value;
         return urlParts(url);
       }
       case "digest": {
-        const name = { "SHA-1": "sha1", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512" }[text.toUpperCase()];
+        const name = { "SHA-1": "sha1", "SHA-256": "sha256", "SHA-384": "sha384", "SHA-512": "sha512" }[
+          text.toUpperCase()
+        ];
         return name === undefined ? "" : createHash(name).update(extra, "latin1").digest("hex");
       }
       default:
@@ -167,5 +185,17 @@ function native(op: string, text: string, extra: string): string {
 
 function urlParts(url: URL): string {
   const { href, origin, protocol, username, password, host, hostname, port, pathname, search, hash } = url;
-  return JSON.stringify({ href, origin, protocol, username, password, host, hostname, port, pathname, search, hash });
+  return JSON.stringify({
+    href,
+    origin,
+    protocol,
+    username,
+    password,
+    host,
+    hostname,
+    port,
+    pathname,
+    search,
+    hash,
+  });
 }

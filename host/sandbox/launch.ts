@@ -41,7 +41,13 @@ let found: Map<number, Wrapping> | undefined;
 
 export function launch(options: LaunchOptions): LaunchedChild {
   const wrapping = wrappingFor(options.maxLevel ?? 3);
-  const [command, ...args] = [...wrapping.prefix, process.execPath, ...nodeArguments(), "-e", BOOT] as unknown as [string, ...string[]];
+  const [command, ...args] = [
+    ...wrapping.prefix,
+    process.execPath,
+    ...nodeArguments(),
+    "-e",
+    BOOT,
+  ] as unknown as [string, ...string[]];
   const filter = wrapping.filtered ? filterFile() : undefined;
   const child = spawn(command, args, {
     env: { TZ: "UTC" }, // (L1)
@@ -63,17 +69,45 @@ export function launch(options: LaunchOptions): LaunchedChild {
 export function hardeningReport(maxLevel: 1 | 2 | 3 = 3): HardeningReport {
   const wrapping = wrappingFor(maxLevel);
   const kind = cgroupKind();
-  const layer = (name: string, inForce: boolean, detail: string): HardeningLayer => ({ name, inForce, detail });
+  const layer = (name: string, inForce: boolean, detail: string): HardeningLayer => ({
+    name,
+    inForce,
+    detail,
+  });
   return {
     level: wrapping.level,
     layers: [
       layer("own process", true, "scripts run in child processes that the host may kill at any time"),
-      layer("node permissions", true, "no files, no child processes, no workers, no addons once loaded; empty environment"),
-      layer("watchdogs", process.platform === "linux", process.platform === "linux" ? "wall time, section time and RSS, from outside" : "wall and section time only: RSS cannot be read here"),
-      layer("memory cgroup", kind !== undefined, kind ? `cgroup ${kind}` : "none can be made here; the RSS watchdog acts alone"),
-      layer("no network", !wrapping.network, wrapping.network ? "needs unshare or bwrap with namespaces" : `its own empty network (${wrapping.name})`),
+      layer(
+        "node permissions",
+        true,
+        "no files, no child processes, no workers, no addons once loaded; empty environment",
+      ),
+      layer(
+        "watchdogs",
+        process.platform === "linux",
+        process.platform === "linux"
+          ? "wall time, section time and RSS, from outside"
+          : "wall and section time only: RSS cannot be read here",
+      ),
+      layer(
+        "memory cgroup",
+        kind !== undefined,
+        kind ? `cgroup ${kind}` : "none can be made here; the RSS watchdog acts alone",
+      ),
+      layer(
+        "no network",
+        !wrapping.network,
+        wrapping.network
+          ? "needs unshare or bwrap with namespaces"
+          : `its own empty network (${wrapping.name})`,
+      ),
       layer("no privileges", wrapping.privileges !== "", wrapping.privileges || "needs setpriv or bwrap"),
-      layer("syscall filter", wrapping.filtered, wrapping.filtered ? "seccomp" : "needs bwrap (Debian: apt-get install bubblewrap)"),
+      layer(
+        "syscall filter",
+        wrapping.filtered,
+        wrapping.filtered ? "seccomp" : "needs bwrap (Debian: apt-get install bubblewrap)",
+      ),
     ],
   };
 }
@@ -111,18 +145,76 @@ function candidates(): Wrapping[] {
   const limits = prlimit ? [prlimit, "--core=0", "--fsize=0", "--nofile=64", "--"] : [];
   if (process.platform === "linux" && bwrap && seccompFilter()) {
     const user = root ? ["--uid", NOBODY, "--gid", NOBODY] : [];
-    const base = [bwrap, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", ...user, "--new-session", "--clearenv", "--setenv", "TZ", "UTC"];
-    const view = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--chdir", "/", "--seccomp", "4", "--"];
-    list.push({ level: 3, name: "bwrap", prefix: [...base, ...view, ...limits], network: false, privileges: "no capabilities, own user and process namespaces", filtered: true });
+    const base = [
+      bwrap,
+      "--unshare-all",
+      "--die-with-parent",
+      "--cap-drop",
+      "ALL",
+      ...user,
+      "--new-session",
+      "--clearenv",
+      "--setenv",
+      "TZ",
+      "UTC",
+    ];
+    const view = [
+      "--ro-bind",
+      "/",
+      "/",
+      "--tmpfs",
+      "/tmp",
+      "--proc",
+      "/proc",
+      "--dev",
+      "/dev",
+      "--chdir",
+      "/",
+      "--seccomp",
+      "4",
+      "--",
+    ];
+    list.push({
+      level: 3,
+      name: "bwrap",
+      prefix: [...base, ...view, ...limits],
+      network: false,
+      privileges: "no capabilities, own user and process namespaces",
+      filtered: true,
+    });
   }
   if (process.platform === "linux" && unshare && setpriv) {
     const drop = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"];
     const nobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
     const spaces = ["--net", "--ipc", "--uts"];
     const make = (name: string, flags: string[], priv: string[], said: string) =>
-      list.push({ level: 2, name, prefix: [unshare, ...flags, ...spaces, "--", setpriv, "--pdeathsig", "KILL", ...priv, ...drop, "--", ...limits], network: false, privileges: said, filtered: false });
+      list.push({
+        level: 2,
+        name,
+        prefix: [
+          unshare,
+          ...flags,
+          ...spaces,
+          "--",
+          setpriv,
+          "--pdeathsig",
+          "KILL",
+          ...priv,
+          ...drop,
+          "--",
+          ...limits,
+        ],
+        network: false,
+        privileges: said,
+        filtered: false,
+      });
     if (root) make("unshare", [], nobody, "user nobody, no capabilities, no new privileges");
-    make("unshare", ["--user", "--map-root-user"], [], "no capabilities outside its own user namespace, no new privileges");
+    make(
+      "unshare",
+      ["--user", "--map-root-user"],
+      [],
+      "no capabilities outside its own user namespace, no new privileges",
+    );
   }
   list.push({ level: 1, name: "node", prefix: [], network: true, privileges: "", filtered: false });
   return list;
@@ -131,7 +223,13 @@ function candidates(): Wrapping[] {
 /** Tried with the real thing: the same Node, loading the same binary. */
 function works(wrapping: Wrapping): boolean {
   if (wrapping.prefix.length === 0) return true;
-  const [command, ...args] = [...wrapping.prefix, process.execPath, ...nodeArguments(), "-e", `process.dlopen({ exports: {} }, ${JSON.stringify(isolatedVmBinary())})`] as unknown as [string, ...string[]];
+  const [command, ...args] = [
+    ...wrapping.prefix,
+    process.execPath,
+    ...nodeArguments(),
+    "-e",
+    `process.dlopen({ exports: {} }, ${JSON.stringify(isolatedVmBinary())})`,
+  ] as unknown as [string, ...string[]];
   const filter = wrapping.filtered ? filterFile() : undefined;
   const tried = spawnSync(command, args, {
     env: { TZ: "UTC" },

@@ -51,20 +51,39 @@ export function findWarnings(tree: Program): Finding[] {
   for (const node of tree.body as unknown as Tree[]) for (const name of declaredBy(node)) outer.add(name);
   const visit = (node: Tree, hidden: Set<string>, inFunction: boolean): void => {
     let names = hidden;
-    if (isFunction(node) || node.type === "BlockStatement" || node.type === "CatchClause" || /^For/.test(node.type)) {
+    if (
+      isFunction(node) ||
+      node.type === "BlockStatement" ||
+      node.type === "CatchClause" ||
+      /^For/.test(node.type)
+    ) {
       names = new Set(hidden);
-      const params = isFunction(node) ? (node["params"] as Tree[]) : node.type === "CatchClause" ? [node["param"] as Tree] : [];
+      const params = isFunction(node)
+        ? (node["params"] as Tree[])
+        : node.type === "CatchClause"
+          ? [node["param"] as Tree]
+          : [];
       for (const param of params) for (const name of namesIn(param)) names.add(name);
       const body = node.type === "BlockStatement" ? (node["body"] as Tree[]) : childrenOf(node);
       for (const item of body) for (const name of declaredBy(item)) names.add(name);
     }
     const inside = inFunction || isFunction(node);
-    const target = node.type === "AssignmentExpression" ? (node["left"] as Tree) : node.type === "UpdateExpression" ? (node["argument"] as Tree) : undefined;
+    const target =
+      node.type === "AssignmentExpression"
+        ? (node["left"] as Tree)
+        : node.type === "UpdateExpression"
+          ? (node["argument"] as Tree)
+          : undefined;
     if (inside && target)
       for (const name of namesIn(target))
         if (outer.has(name) && !names.has(name)) {
           const { line, column } = startOf(node);
-          found.push({ code: "module-state", message: `${name} is written inside a function, but no run sees what another wrote`, line, column: column + 1 });
+          found.push({
+            code: "module-state",
+            message: `${name} is written inside a function, but no run sees what another wrote`,
+            line,
+            column: column + 1,
+          });
         }
     for (const child of childrenOf(node)) visit(child, names, inside);
   };
@@ -80,12 +99,16 @@ export function mentions(tree: Program, path: string[], property: string): boole
     if (node?.type === "Identifier") node = declared.get(node["name"] as string);
     if (node?.type === "CallExpression") node = (node["arguments"] as Tree[])[0];
     if (node?.type !== "ObjectExpression") return true;
-    const own = (node["properties"] as Tree[]).find((one) => one["key"] && keyName(one["key"] as Tree) === step);
+    const own = (node["properties"] as Tree[]).find(
+      (one) => one["key"] && keyName(one["key"] as Tree) === step,
+    );
     if (!own) return true;
     node = own["value"] as Tree;
   }
   const search = (one: Tree): boolean =>
-    (one.type === "Property" && keyName(one["key"] as Tree) === property) || one.type === "SpreadElement" || childrenOf(one).some(search);
+    (one.type === "Property" && keyName(one["key"] as Tree) === property) ||
+    one.type === "SpreadElement" ||
+    childrenOf(one).some(search);
   return node === undefined || node.type === "Identifier" || search(node);
 }
 
@@ -108,7 +131,8 @@ function topLevelValues(tree: Program): Map<string, Tree> {
     const declaration = node.type === "ExportNamedDeclaration" ? (node["declaration"] as Tree | null) : node;
     if (declaration?.type !== "VariableDeclaration") continue;
     for (const one of declaration["declarations"] as Tree[])
-      if ((one["id"] as Tree).type === "Identifier" && one["init"]) values.set((one["id"] as unknown as { name: string }).name, one["init"] as Tree);
+      if ((one["id"] as Tree).type === "Identifier" && one["init"])
+        values.set((one["id"] as unknown as { name: string }).name, one["init"] as Tree);
   }
   return values;
 }
@@ -119,8 +143,10 @@ function keyName(key: Tree): string {
 
 function declaredBy(node: Tree): string[] {
   const own = node.type === "ExportNamedDeclaration" ? (node["declaration"] as Tree | null) : node;
-  if (own?.type === "VariableDeclaration") return (own["declarations"] as Tree[]).flatMap((one) => namesIn(one["id"] as Tree));
-  if (own?.type === "FunctionDeclaration" || own?.type === "ClassDeclaration") return own["id"] ? namesIn(own["id"] as Tree) : [];
+  if (own?.type === "VariableDeclaration")
+    return (own["declarations"] as Tree[]).flatMap((one) => namesIn(one["id"] as Tree));
+  if (own?.type === "FunctionDeclaration" || own?.type === "ClassDeclaration")
+    return own["id"] ? namesIn(own["id"] as Tree) : [];
   return [];
 }
 
@@ -130,7 +156,9 @@ function namesIn(pattern: Tree | null | undefined): string[] {
     case "Identifier":
       return [pattern["name"] as string];
     case "ObjectPattern":
-      return (pattern["properties"] as Tree[]).flatMap((one) => namesIn((one["value"] ?? one["argument"]) as Tree));
+      return (pattern["properties"] as Tree[]).flatMap((one) =>
+        namesIn((one["value"] ?? one["argument"]) as Tree),
+      );
     case "ArrayPattern":
       return (pattern["elements"] as (Tree | null)[]).flatMap((one) => namesIn(one));
     case "AssignmentPattern":

@@ -28,7 +28,8 @@ export function parseModule(text: string): Program {
   try {
     return parse(text, { ecmaVersion: "latest", sourceType: "module", locations: true });
   } catch (error) {
-    if (error instanceof RangeError) throw new Refusal("script-too-deep", "the file nests too deeply to be read", { line: 1, column: 0 });
+    if (error instanceof RangeError)
+      throw new Refusal("script-too-deep", "the file nests too deeply to be read", { line: 1, column: 0 });
     const { loc, message } = error as SyntaxError & { loc: { line: number; column: number } };
     throw new Refusal("script-syntax", message.replace(/ \(\d+:\d+\)$/, ""), loc);
   }
@@ -39,7 +40,8 @@ export function toFunction(text: string, tree: Program): string {
   const edits: { from: number; to: number; text: string }[] = [];
   let tail = "";
   let exportsDefault = false;
-  const blank = (from: number, to: number) => edits.push({ from, to, text: text.slice(from, to).replace(/[^\n\r]/g, " ") });
+  const blank = (from: number, to: number) =>
+    edits.push({ from, to, text: text.slice(from, to).replace(/[^\n\r]/g, " ") });
   refuseForbidden(tree as unknown as Tree);
   for (const node of tree.body) {
     const at = node.loc?.start ?? { line: 1, column: 0 };
@@ -51,7 +53,11 @@ export function toFunction(text: string, tree: Program): string {
         break;
       case "ExportDefaultDeclaration":
         if (/Declaration$/.test(node.declaration.type))
-          throw new Refusal("not-a-workflow", "the default export is a function or class, not a workflow", at);
+          throw new Refusal(
+            "not-a-workflow",
+            "the default export is a function or class, not a workflow",
+            at,
+          );
         edits.push({ from: node.start, to: node.start + 14, text: "__export(     " });
         edits.push({ from: node.declaration.end, to: node.declaration.end, text: ")" });
         if (!/^export default\b/.test(text.slice(node.start, node.declaration.start)))
@@ -69,7 +75,12 @@ export function toFunction(text: string, tree: Program): string {
           break;
         }
         for (const one of node.specifiers)
-          if (one.exported.type === "Identifier" && one.exported.name === "default" && one.local.type === "Identifier" && !node.source) {
+          if (
+            one.exported.type === "Identifier" &&
+            one.exported.name === "default" &&
+            one.local.type === "Identifier" &&
+            !node.source
+          ) {
             tail = `__export(${one.local.name});`;
             exportsDefault = true;
           }
@@ -78,7 +89,8 @@ export function toFunction(text: string, tree: Program): string {
       default:
     }
   }
-  if (!exportsDefault) throw new Refusal("no-default-export", "the file has no default export", { line: 1, column: 0 });
+  if (!exportsDefault)
+    throw new Refusal("no-default-export", "the file has no default export", { line: 1, column: 0 });
   const code = `(function(__pawl,__export){"use strict";${names.join("")}\n${applied(text, edits)}\n${tail}})`;
   proveWhole(code, text);
   return code;
@@ -86,13 +98,18 @@ export function toFunction(text: string, tree: Program): string {
 
 function ownModule(source: Tree): void {
   if (source["value"] !== "pawl")
-    throw new Refusal("foreign-import", `cannot import ${JSON.stringify(source["value"])}: only "pawl" may be imported`, startOf(source));
+    throw new Refusal(
+      "foreign-import",
+      `cannot import ${JSON.stringify(source["value"])}: only "pawl" may be imported`,
+      startOf(source),
+    );
 }
 
 function bindingOf(one: Tree): string {
   const local = (one["local"] as { name: string }).name;
   if (one.type === "ImportNamespaceSpecifier") return `const ${local}=__pawl;`;
-  const imported = one.type === "ImportDefaultSpecifier" ? "default" : ((one["imported"] as { name?: string }).name ?? "");
+  const imported =
+    one.type === "ImportDefaultSpecifier" ? "default" : ((one["imported"] as { name?: string }).name ?? "");
   if (!EXPORTED.includes(imported))
     throw new Refusal("unknown-import", `"pawl" has no export named ${imported}`, startOf(one));
   return `const {${imported}:${local}}=__pawl;`;
@@ -100,11 +117,14 @@ function bindingOf(one: Tree): string {
 
 function refuseForbidden(root: Tree): void {
   const visit = (node: Tree, inFunction: boolean): void => {
-    if (node.type === "ImportExpression") throw new Refusal("dynamic-import", "import() cannot load anything here", startOf(node));
+    if (node.type === "ImportExpression")
+      throw new Refusal("dynamic-import", "import() cannot load anything here", startOf(node));
     if (node.type === "MetaProperty" && (node["meta"] as { name: string }).name === "import")
       throw new Refusal("import-meta", "import.meta does not exist here", startOf(node));
-    const awaits = node.type === "AwaitExpression" || (node.type === "ForOfStatement" && node["await"] === true);
-    if (!inFunction && awaits) throw new Refusal("top-level-await", "top-level code cannot await", startOf(node));
+    const awaits =
+      node.type === "AwaitExpression" || (node.type === "ForOfStatement" && node["await"] === true);
+    if (!inFunction && awaits)
+      throw new Refusal("top-level-await", "top-level code cannot await", startOf(node));
     const inside = inFunction || isFunction(node);
     for (const child of childrenOf(node)) visit(child, inside);
   };
@@ -118,7 +138,11 @@ function proveWhole(code: string, text: string): void {
   try {
     const tree = parse(code, { ecmaVersion: "latest", sourceType: "script" });
     const only = tree.body[0];
-    whole = tree.body.length === 1 && only?.type === "ExpressionStatement" && only.expression.type === "FunctionExpression" && only.expression.end === code.length - 1;
+    whole =
+      tree.body.length === 1 &&
+      only?.type === "ExpressionStatement" &&
+      only.expression.type === "FunctionExpression" &&
+      only.expression.end === code.length - 1;
   } catch (error) {
     message = (error as Error).message.replace(/ \(\d+:\d+\)$/, "");
   }
@@ -153,6 +177,7 @@ export function childrenOf(node: Tree): Tree[] {
   const found: Tree[] = [];
   for (const value of Object.values(node))
     for (const item of Array.isArray(value) ? value : [value])
-      if (typeof item === "object" && item !== null && typeof (item as Tree).type === "string") found.push(item as Tree);
+      if (typeof item === "object" && item !== null && typeof (item as Tree).type === "string")
+        found.push(item as Tree);
   return found;
 }

@@ -7,7 +7,14 @@
  * S3. Three deaths by one version within ten minutes end its runs without starting them.
  */
 import { availableParallelism, totalmem } from "node:os";
-import { DEFAULT_LIMITS, type HardeningReport, type Limits, type Sandbox, type SandboxCall, type SandboxResult } from "../ports/sandbox.ts";
+import {
+  DEFAULT_LIMITS,
+  type HardeningReport,
+  type Limits,
+  type Sandbox,
+  type SandboxCall,
+  type SandboxResult,
+} from "../ports/sandbox.ts";
 import { limitError, located } from "./blame.ts";
 import { hardeningReport } from "./launch.ts";
 import { childProgram, encodeProgram } from "./program.ts";
@@ -89,10 +96,13 @@ export class Pool implements Sandbox {
   async run(call: SandboxCall, answer: Answerer): Promise<SandboxResult> {
     const key = keyOf(call);
     const wanted = call.scope ?? "auto";
-    const fresh = wanted === "fresh" || (wanted === "auto" && (call.script.scope === "fresh" || this.#freshOnly.has(key)));
+    const fresh =
+      wanted === "fresh" ||
+      (wanted === "auto" && (call.script.scope === "fresh" || this.#freshOnly.has(key)));
     const scope = this.#options.unsafe?.reuseScope ? "reused" : fresh ? "fresh" : "frozen";
     const result = await this.#enqueue(call, scope, answer);
-    if (wanted !== "auto" || result.status !== "failed" || result.error.code !== "frozen-builtin") return result;
+    if (wanted !== "auto" || result.status !== "failed" || result.error.code !== "frozen-builtin")
+      return result;
     this.#freshOnly.add(key);
     return this.#enqueue(call, "fresh", answer);
   }
@@ -102,8 +112,17 @@ export class Pool implements Sandbox {
   }
 
   /** Figures for tests, benches and metrics. */
-  stats(): { children: number; pids: number[]; rssBytes: number[]; peakRssBytes: number; queued: number; spawned: number } {
-    const all = [...this.#workers, ...(this.#standby ? [this.#standby] : [])].filter((worker) => !worker.dead);
+  stats(): {
+    children: number;
+    pids: number[];
+    rssBytes: number[];
+    peakRssBytes: number;
+    queued: number;
+    spawned: number;
+  } {
+    const all = [...this.#workers, ...(this.#standby ? [this.#standby] : [])].filter(
+      (worker) => !worker.dead,
+    );
     return {
       children: all.length,
       pids: all.map((worker) => worker.pid ?? 0),
@@ -119,7 +138,11 @@ export class Pool implements Sandbox {
     const worker = this.#spawn();
     await worker.ready;
     return new Promise((resolve) => {
-      worker.admit(1, { sectionMs: 5_000, frame: (frame) => resolve(frame.body), gone: (_, why) => resolve(`gone: ${why}`) });
+      worker.admit(1, {
+        sectionMs: 5_000,
+        frame: (frame) => resolve(frame.body),
+        gone: (_, why) => resolve(`gone: ${why}`),
+      });
       worker.work(FRAME.escape, 1, 0, code);
     }).then(async (said) => {
       await worker.close();
@@ -176,7 +199,9 @@ export class Pool implements Sandbox {
   #choose(namespace: string, key: string): Worker | undefined {
     const own = this.#workers.filter((worker) => worker.namespace === namespace && !worker.dead);
     const cost = (worker: Worker) => worker.live + (worker.loaded.has(key) ? 0 : UNLOADED_COST);
-    const best = own.filter((worker) => worker.live < this.#options.runsPerChild).sort((a, b) => cost(a) - cost(b))[0];
+    const best = own
+      .filter((worker) => worker.live < this.#options.runsPerChild)
+      .sort((a, b) => cost(a) - cost(b))[0];
     const busy = own.every((worker) => worker.live > 0);
     if (own.length < this.#options.childrenPerNamespace && (own.length === 0 || busy)) {
       const added = this.#claim(namespace);
@@ -190,7 +215,12 @@ export class Pool implements Sandbox {
     if (this.#workers.length >= this.#options.maxChildren) {
       const now = performance.now();
       const idle = this.#workers
-        .filter((worker) => worker.live === 0 && worker.namespace !== namespace && (worker.runs >= TURN_RUNS || now - worker.lastUsedMs >= TURN_MS))
+        .filter(
+          (worker) =>
+            worker.live === 0 &&
+            worker.namespace !== namespace &&
+            (worker.runs >= TURN_RUNS || now - worker.lastUsedMs >= TURN_MS),
+        )
         .sort((a, b) => a.lastUsedMs - b.lastUsedMs)[0]; // (S2)
       if (!idle) return undefined;
       this.#retire(idle);
@@ -212,11 +242,23 @@ export class Pool implements Sandbox {
     worker.lastUsedMs = performance.now();
     if (!worker.loaded.has(key)) {
       this.#makeRoom(worker);
-      worker.tell(FRAME.load, 0, [key, script.file.replace(/[\r\n]/g, " "), String(job.limits.memoryMb), script.code].join("\n"));
+      worker.tell(
+        FRAME.load,
+        0,
+        [key, script.file.replace(/[\r\n]/g, " "), String(job.limits.memoryMb), script.code].join("\n"),
+      );
     }
     worker.loaded.delete(key);
     worker.loaded.set(key, worker.lastUsedMs);
-    const tenancy = new Tenancy({ worker, slot: ++this.#slot, key, scope: job.scope, call: job.call, limits: job.limits, answer: job.answer });
+    const tenancy = new Tenancy({
+      worker,
+      slot: ++this.#slot,
+      key,
+      scope: job.scope,
+      call: job.call,
+      limits: job.limits,
+      answer: job.answer,
+    });
     const result = await tenancy.result;
     worker.lastUsedMs = performance.now();
     if (worker.dead && result.status === "failed") this.#died(key);
@@ -228,7 +270,10 @@ export class Pool implements Sandbox {
 
   #makeRoom(worker: Worker): void {
     const full = worker.loaded.size >= this.#options.isolatesPerChild;
-    const grown = worker.live === 0 && worker.loaded.size > 8 && worker.rss() > this.#options.recycleRssMb * 0.85 * 1_048_576;
+    const grown =
+      worker.live === 0 &&
+      worker.loaded.size > 8 &&
+      worker.rss() > this.#options.recycleRssMb * 0.85 * 1_048_576;
     if (!full && !grown) return;
     const oldest = [...worker.loaded.keys()].slice(0, Math.max(1, Math.ceil(worker.loaded.size / 4)));
     for (const key of worker.live === 0 ? oldest : oldest.slice(0, 1)) {
@@ -260,7 +305,12 @@ export class Pool implements Sandbox {
   #spawn(): Worker {
     this.spawned++;
     const rssBytes = this.#options.rssMb * 1_048_576;
-    const worker = new Worker({ program: this.#program, rssBytes, memoryBytes: rssBytes + 48 * 1_048_576, maxLevel: this.#options.maxLevel });
+    const worker = new Worker({
+      program: this.#program,
+      rssBytes,
+      memoryBytes: rssBytes + 48 * 1_048_576,
+      maxLevel: this.#options.maxLevel,
+    });
     worker.onExit(() => {
       this.#workers = this.#workers.filter((one) => one !== worker);
       if (this.#standby === worker) this.#standby = undefined;
@@ -280,7 +330,13 @@ export class Pool implements Sandbox {
   }
 
   #unstarted(job: Job, status: "failed" | "lost"): SandboxResult {
-    const usage = { cpuMs: 0, wallMs: 0, heapBytes: 0, hostCalls: 0, scope: job.scope === "fresh" ? ("fresh" as const) : ("frozen" as const) };
+    const usage = {
+      cpuMs: 0,
+      wallMs: 0,
+      heapBytes: 0,
+      hostCalls: 0,
+      scope: job.scope === "fresh" ? ("fresh" as const) : ("frozen" as const),
+    };
     const error =
       status === "failed"
         ? limitError(job.call, job.limits, "sandbox-death-budget")

@@ -46,7 +46,10 @@ load(program.entry).serve({ vm: addon.exports.ivm, prelude: program.prelude, esc
 
 /** The program of pool children, or of the disposable child that compiles. */
 export function childProgram(kind: "pool" | "compile", escapeHook = false): Program {
-  const files = kind === "pool" ? ["wire.ts", "isolate.ts", "child.ts"] : ["wire.ts", "isolate.ts", "locate.ts", "module.ts", "compile-child.ts"];
+  const files =
+    kind === "pool"
+      ? ["wire.ts", "isolate.ts", "child.ts"]
+      : ["wire.ts", "isolate.ts", "locate.ts", "module.ts", "compile-child.ts"];
   const modules: Record<string, string> = {};
   for (const file of files) modules[`./${file}`] = toCommonJs(stripped(join(HERE, file)));
   if (kind === "compile") modules["acorn"] = readFileSync(require.resolve("acorn"), "utf8");
@@ -69,8 +72,19 @@ export function encodeProgram(program: Program): Buffer {
 /** The first code of every script: a function of the author's module, which it keeps out of its own scope. */
 function preludeText(): { text: string; lines: number } {
   const folder = join(HERE, "../../sandbox-api");
-  const files = ["prelude-globals.ts", "prelude-web.ts", "prelude-freeze.ts", "prelude-manifest.ts", "prelude-data.ts", "prelude.ts"];
-  const functions = files.map((file) => stripped(join(folder, file)).replace(/^import .*$/gm, "").replace(/^export /gm, ""));
+  const files = [
+    "prelude-globals.ts",
+    "prelude-web.ts",
+    "prelude-freeze.ts",
+    "prelude-manifest.ts",
+    "prelude-data.ts",
+    "prelude.ts",
+  ];
+  const functions = files.map((file) =>
+    stripped(join(folder, file))
+      .replace(/^import .*$/gm, "")
+      .replace(/^export /gm, ""),
+  );
   const text = `(function (load) { "use strict";
 ${functions.join("\n")}
 return (send, native, frozen) => {
@@ -103,7 +117,8 @@ function toCommonJs(text: string): string {
       out += text.slice(from, node.start);
       from = node.declaration.start;
       if (node.declaration.type === "VariableDeclaration")
-        for (const one of node.declaration.declarations) names.push(one.id.type === "Identifier" ? one.id.name : "");
+        for (const one of node.declaration.declarations)
+          names.push(one.id.type === "Identifier" ? one.id.name : "");
       else names.push(node.declaration.id.name);
     } else if (node.type === "ExportNamedDeclaration") {
       out += text.slice(from, node.start);
@@ -117,18 +132,29 @@ function importPattern(node: ImportDeclaration): string {
   const named: string[] = [];
   for (const one of node.specifiers) {
     if (one.type !== "ImportSpecifier") return one.local.name;
-    named.push(`${one.imported.type === "Identifier" ? one.imported.name : one.imported.raw}: ${one.local.name}`);
+    named.push(
+      `${one.imported.type === "Identifier" ? one.imported.name : one.imported.raw}: ${one.local.name}`,
+    );
   }
   return `{ ${named.join(", ")} }`;
 }
 
 /** The addon inside isolated-vm's package for this machine: its own loader searches folders, which a child may not. */
 export function isolatedVmBinary(): string {
-  const folder = join(dirname(require.resolve("isolated-vm/package.json")), "prebuilds", `${process.platform}-${process.arch}`);
+  const folder = join(
+    dirname(require.resolve("isolated-vm/package.json")),
+    "prebuilds",
+    `${process.platform}-${process.arch}`,
+  );
   const libc = process.platform !== "linux" ? "" : existsSync("/etc/alpine-release") ? "musl" : "glibc";
   const abi = `abi${process.versions.modules}.`;
-  const file = existsSync(folder) ? readdirSync(folder).find((name) => name.includes(abi) && name.includes(libc)) : undefined;
+  const file = existsSync(folder)
+    ? readdirSync(folder).find((name) => name.includes(abi) && name.includes(libc))
+    : undefined;
   if (file === undefined)
-    throw new PawlError("sandbox-start", `isolated-vm carries no binary for ${process.platform}-${process.arch}, ABI ${process.versions.modules}; run pawl with its own Node 24`);
+    throw new PawlError(
+      "sandbox-start",
+      `isolated-vm carries no binary for ${process.platform}-${process.arch}, ABI ${process.versions.modules}; run pawl with its own Node 24`,
+    );
   return join(folder, file);
 }

@@ -5,7 +5,16 @@
  * T1. A host call that fails ends the run at once; the script never sees it and so cannot catch it.
  */
 import { type ErrorCode, PawlError } from "../core/errors.ts";
-import type { HostAnswer, HostCall, Limits, SandboxCall, SandboxError, SandboxResult, Transcript, Usage } from "../ports/sandbox.ts";
+import type {
+  HostAnswer,
+  HostCall,
+  Limits,
+  SandboxCall,
+  SandboxError,
+  SandboxResult,
+  Transcript,
+  Usage,
+} from "../ports/sandbox.ts";
 import { limitError, located, type Thrown, thrownError } from "./blame.ts";
 import type { InvokeHeader } from "./child.ts";
 import { decodeDone, decodeLogs } from "./decode.ts";
@@ -70,7 +79,12 @@ export class Tenancy implements Tenant {
 
   gone(code: ErrorCode | undefined, why: string): void {
     if (code === undefined) {
-      const error = located(this.#on.call, why === "shutting down" ? "sandbox-closed" : "sandbox-lost", `the sandbox process ended: ${why}`, "");
+      const error = located(
+        this.#on.call,
+        why === "shutting down" ? "sandbox-closed" : "sandbox-lost",
+        `the sandbox process ended: ${why}`,
+        "",
+      );
       return this.#end({ status: "lost", error, ...this.#ledger() });
     }
     this.#fail(limitError(this.#on.call, this.#on.limits, code, why));
@@ -83,13 +97,24 @@ export class Tenancy implements Tenant {
     const ask = async () => {
       this.#asking++;
       const answer = await this.#on.answer({ name, args }).catch((error: unknown): HostAnswer => {
-        return { ok: false, class: "internal", code: "sandbox-protocol", message: `answering ${name} failed: ${(error as Error).name}` };
+        return {
+          ok: false,
+          class: "internal",
+          code: "sandbox-protocol",
+          message: `answering ${name} failed: ${(error as Error).name}`,
+        };
       });
       this.#asking--;
       if (this.#ended) return;
       this.#transcript.push({ call: id, name, args, answer });
       if (answer.ok) worker.work(FRAME.answer, slot, id, `${answer.nowMs}\n${answer.value}`);
-      else this.#stop({ ...located(call, "bad-call", answer.message, ""), class: answer.class, code: answer.code, tool: name }); // (T1)
+      else
+        this.#stop({
+          ...located(call, "bad-call", answer.message, ""),
+          class: answer.class,
+          code: answer.code,
+          tool: name,
+        }); // (T1)
       this.#queue.shift()?.();
     };
     if (this.#asking < limits.hostCallsAtOnce) void ask();
@@ -104,10 +129,18 @@ export class Tenancy implements Tenant {
       const usage = JSON.parse(usageText) as Usage;
       ledger.usage = { ...ledger.usage, cpuMs: usage.cpuMs, heapBytes: usage.heapBytes, scope: usage.scope };
       ledger.logs = decodeLogs(logsText, limits);
-      if (frame.type === FRAME.done) return this.#end({ status: "done", ...decodeDone(call, limits, json), ...ledger });
-      this.#end({ status: "failed", error: thrownError(call, limits, JSON.parse(json) as Thrown, usage.scope), ...ledger });
+      if (frame.type === FRAME.done)
+        return this.#end({ status: "done", ...decodeDone(call, limits, json), ...ledger });
+      this.#end({
+        status: "failed",
+        error: thrownError(call, limits, JSON.parse(json) as Thrown, usage.scope),
+        ...ledger,
+      });
     } catch (error) {
-      const known = error instanceof PawlError ? error : new PawlError("sandbox-protocol", "the sandbox answered with something unreadable");
+      const known =
+        error instanceof PawlError
+          ? error
+          : new PawlError("sandbox-protocol", "the sandbox answered with something unreadable");
       this.#end({ status: "failed", error: located(call, known.code, known.message, ""), ...ledger });
     }
   }
@@ -123,10 +156,16 @@ export class Tenancy implements Tenant {
     this.#end({ status: "failed", error, ...this.#ledger() });
   }
 
-  #ledger(): { logs: []; usage: Usage; transcript: Transcript } | { logs: ReturnType<typeof decodeLogs>; usage: Usage; transcript: Transcript } {
+  #ledger():
+    | { logs: []; usage: Usage; transcript: Transcript }
+    | { logs: ReturnType<typeof decodeLogs>; usage: Usage; transcript: Transcript } {
     const scope = this.#on.scope === "fresh" ? "fresh" : "frozen";
     const wallMs = performance.now() - this.#startedMs;
-    return { logs: [], usage: { cpuMs: 0, wallMs, heapBytes: 0, hostCalls: this.#calls, scope }, transcript: this.#transcript };
+    return {
+      logs: [],
+      usage: { cpuMs: 0, wallMs, heapBytes: 0, hostCalls: this.#calls, scope },
+      transcript: this.#transcript,
+    };
   }
 
   #end(result: SandboxResult): void {

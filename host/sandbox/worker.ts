@@ -69,7 +69,10 @@ export class Worker {
       notReady = reject;
     });
     this.ready.catch(() => {});
-    const late = setTimeout(() => this.kill(undefined, "sandbox-start", "it did not start in time"), START_MS);
+    const late = setTimeout(
+      () => this.kill(undefined, "sandbox-start", "it did not start in time"),
+      START_MS,
+    );
     this.#socket.on("data", (chunk: Buffer) => {
       try {
         reader.push(chunk, (frame) => {
@@ -141,7 +144,8 @@ export class Worker {
     if (this.#statm === undefined) return 0;
     const text = Buffer.allocUnsafe(128);
     try {
-      const bytes = Number(text.toString("latin1", 0, readSync(this.#statm, text, 0, 128, 0)).split(" ")[1]) * PAGE_BYTES;
+      const bytes =
+        Number(text.toString("latin1", 0, readSync(this.#statm, text, 0, 128, 0)).split(" ")[1]) * PAGE_BYTES;
       if (bytes > this.peakRss) this.peakRss = bytes;
       return bytes;
     } catch {
@@ -185,7 +189,8 @@ export class Worker {
     if (head === undefined || !this.#started) return;
     const tenant = this.#tenants.get(head);
     const over = performance.now() - this.#headSinceMs > (tenant?.sectionMs ?? 500) + GRACE_MS;
-    if (this.rss() > this.#rssBytes) return this.kill(head, "memory-limit", "the process grew past its limit");
+    if (this.rss() > this.#rssBytes)
+      return this.kill(head, "memory-limit", "the process grew past its limit");
     if (!over) return;
     if (this.#suspect) this.kill(head, "cpu-limit", "it could not be interrupted"); // (K3)
     this.#suspect = "cpu-limit";
@@ -199,10 +204,15 @@ export class Worker {
     this.#socket.destroy();
     this.#launched.cgroup?.remove();
     const outOfMemory = why === "SIGKILL" && this.inCgroup;
-    const verdict = this.#verdict ?? { slot: this.#sections[0], code: (outOfMemory ? "memory-limit" : "sandbox-killed") as ErrorCode, why };
+    const verdict = this.#verdict ?? {
+      slot: this.#sections[0],
+      code: (outOfMemory ? "memory-limit" : "sandbox-killed") as ErrorCode,
+      why,
+    };
     const tenants = [...this.#tenants];
     this.#tenants.clear();
-    for (const [slot, tenant] of tenants) tenant.gone(slot === verdict.slot ? verdict.code : undefined, verdict.why); // (K2)
+    for (const [slot, tenant] of tenants)
+      tenant.gone(slot === verdict.slot ? verdict.code : undefined, verdict.why); // (K2)
     for (const hook of this.#onExit) hook();
   }
 }

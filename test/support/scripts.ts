@@ -12,7 +12,11 @@ export async function compiled(
   const { language = "ts", ...rest } = overrides;
   const made = await compileScript({ source, language, file: rest.file ?? "script.ts", nowMs: NOW_MS });
   if (!made.ok)
-    throw new Error(made.problems.map((one) => `${one.code} ${one.location.line}:${one.location.column} ${one.message}`).join("\n"));
+    throw new Error(
+      made.problems
+        .map((one) => `${one.code} ${one.location.line}:${one.location.column} ${one.message}`)
+        .join("\n"),
+    );
   return { ...made.script, namespace: "test", version: 1, ...rest };
 }
 

@@ -20,7 +20,9 @@ export async function check(paths: string[], options: { json?: boolean }): Promi
 export function showProblems(bench: Workbench, file: ScriptFile, problems: Problem[]): void {
   for (const one of problems) {
     const place = `${inert(file.path)}:${one.location.line}:${one.location.column}`;
-    say(`${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message)}`);
+    say(
+      `${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message)}`,
+    );
     say(inertLines(bench.frame(file.source, one)));
     say(`  ${paint("dim", `hint: ${one.hint}`)}`);
   }

@@ -3,7 +3,11 @@ import { inspectHardening } from "../../host.ts";
 import { paint, say } from "../render.ts";
 
 export function doctor(options: { json?: boolean }): number {
-  const report = { node: process.version, platform: `${process.platform}-${process.arch}`, sandbox: inspectHardening() };
+  const report = {
+    node: process.version,
+    platform: `${process.platform}-${process.arch}`,
+    sandbox: inspectHardening(),
+  };
   if (options.json) {
     say(JSON.stringify(report, null, 2));
     return 0;
@@ -11,6 +15,8 @@ export function doctor(options: { json?: boolean }): number {
   say(`node ${report.node} on ${report.platform}`);
   say(`sandbox hardening level ${report.sandbox.level} of 3`);
   for (const layer of report.sandbox.layers)
-    say(`  ${layer.inForce ? paint("green", "in force") : paint("yellow", "MISSING ")}  ${layer.name.padEnd(17)} ${layer.detail}`);
+    say(
+      `  ${layer.inForce ? paint("green", "in force") : paint("yellow", "MISSING ")}  ${layer.name.padEnd(17)} ${layer.detail}`,
+    );
   return 0;
 }
