@@ -52,23 +52,17 @@ export function data(refuse: (code: string, message: string) => never): Data {
 
   /** Refuses what is not plain JSON data, with the path of the offender. */
   const inspect = (value: unknown, path: string, above: unknown[]): void => {
-    switch (typeof value) {
-      case "string":
-      case "boolean":
-        return;
-      case "number":
-        if (!isFiniteNumber(value))
-          refuse("bad-value", `${path} is ${StringOf(value)}, which JSON cannot carry`);
-        return;
-      case "object":
-        break;
-      default:
-        refuse(
-          "bad-value",
-          `${path} is ${value === undefined ? "undefined" : describe(value)}, which is not plain data`,
-        );
+    const type = typeof value;
+    if (value === null || type === "string" || type === "boolean") return;
+    if (type === "number") {
+      if (!isFiniteNumber(value))
+        refuse("bad-value", `${path} is ${StringOf(value)}, which JSON cannot carry`);
+      return;
     }
-    if (value === null) return;
+    if (type !== "object") {
+      const what = value === undefined ? "undefined" : describe(value);
+      refuse("bad-value", `${path} is ${what}, which is not plain data`);
+    }
     if (above.length >= 100) refuse("bad-value", `${path} is nested more than 100 levels deep`);
     for (let i = 0; i < above.length; i++)
       if (above[i] === value)
@@ -80,7 +74,7 @@ export function data(refuse: (code: string, message: string) => never): Data {
       for (let i = 0; i < value.length; i++) inspect(value[i], `${path}[${i}]`, inner);
       return;
     }
-    const proto = getPrototypeOf(value);
+    const proto = getPrototypeOf(value as object);
     if (proto !== null && proto !== objectPrototype && getPrototypeOf(proto) !== null)
       refuse("bad-value", `${path} is an instance of a class; hand over a plain object`);
     const names = keys(value as object);

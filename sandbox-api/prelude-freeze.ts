@@ -76,7 +76,7 @@ export function freeze(roots: unknown[]): void {
     Iterator.from({ next: () => ({ done: true, value: 0 }) } as never),
     new Intl.Segmenter().segment(""),
     new Intl.Segmenter().segment("")[Symbol.iterator](),
-    (function (this: unknown, ..._: unknown[]) {
+    (function () {
       // oxlint-disable-next-line prefer-rest-params
       return arguments;
     })(),

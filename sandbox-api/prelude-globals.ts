@@ -6,7 +6,8 @@
  * G2. No way is left to turn a string into code.
  * G3. What is added is built on first use: a fresh scope pays only for what its script touches.
  */
-import type { Native, Run } from "./prelude.ts";
+import type { Native } from "./prelude.ts";
+import type { Run } from "./prelude-ctx.ts";
 
 export interface Globals {
   setLog(log: (level: string, message: unknown, data: unknown) => void): void;

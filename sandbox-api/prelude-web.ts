@@ -8,6 +8,7 @@ export function web(wanted: string, native: Native): unknown {
   type Parts = Record<string, string>;
   const { parse, stringify } = JSON;
 
+  let reread: (params: URLSearchParams, text: string) => void;
   class URLSearchParams {
     #pairs: [string, string][] = [];
     #changed: (() => void) | undefined;
@@ -84,7 +85,6 @@ export function web(wanted: string, native: Native): unknown {
       return this.#pairs.map(([k, v]) => `${encode(k)}=${encode(v)}`).join("&");
     }
   }
-  var reread: (params: URLSearchParams, text: string) => void;
   const encode = (text: string) =>
     encodeURIComponent(text)
       .replace(/[!'()~]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`)
@@ -111,6 +111,8 @@ export function web(wanted: string, native: Native): unknown {
     if (answer === "") throw new TypeError(`Invalid URL: ${text.slice(0, 200)}`);
     return parse(answer);
   };
+  let read: (url: URL, name: string) => string;
+  let write: (url: URL, name: string, value: string) => void;
   class URL {
     #parts: Parts;
     #query: URLSearchParams | undefined;
@@ -147,8 +149,6 @@ export function web(wanted: string, native: Native): unknown {
       return this.#parts["href"] as string;
     }
   }
-  var read: (url: URL, name: string) => string;
-  var write: (url: URL, name: string, value: string) => void;
   const accessor = (name: string, readonly: boolean) =>
     Object.defineProperty(URL.prototype, name, {
       get(this: URL) {

@@ -78,6 +78,7 @@ function preludeText(): { text: string; lines: number } {
     "prelude-freeze.ts",
     "prelude-manifest.ts",
     "prelude-data.ts",
+    "prelude-ctx.ts",
     "prelude.ts",
   ];
   const functions = files.map((file) =>
@@ -87,20 +88,19 @@ function preludeText(): { text: string; lines: number } {
   );
   const text = `(function (load) { "use strict";
 ${functions.join("\n")}
-return (send, native, frozen) => {
-  return prelude(send, (n, current) => globals(n, current, web), native, frozen ? freeze : undefined, load, data, manifest);
-};
+const neighbours = { globals: (native, current) => globals(native, current, web), freeze, worlds, data, manifest };
+return (send, native, frozen) => prelude(neighbours, send, native, frozen, load);
 })`;
   return { text, lines: text.split("\n").length };
 }
 
 function stripped(path: string): string {
-  const emit = process.emitWarning;
+  const { emitWarning } = process; // oxlint-disable-line typescript/unbound-method -- put back as it was
   process.emitWarning = () => {}; // Node calls the stripper experimental; whoever starts the host need not read that.
   try {
     return stripTypeScriptTypes(readFileSync(path, "utf8"));
   } finally {
-    process.emitWarning = emit;
+    process.emitWarning = emitWarning;
   }
 }
 
