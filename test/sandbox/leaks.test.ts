@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { HostAnswer, HostCall, SandboxResult, Script } from "../../host/ports/sandbox.ts";
+import { openPool, type Pool, type PoolOptions } from "../../host/sandbox/pool.ts";
+import { callFor, compiled, NOW_MS } from "../support/scripts.ts";
+import { ATTEMPTS, leakScript } from "./leaks.ts";
+
+const RUNS = 3;
+const oneChild = (options: PoolOptions = {}): Pool =>
+  openPool({ childrenPerNamespace: 1, maxChildren: 1, runsPerChild: 16, ...options });
+
+let script: Script;
+beforeAll(async () => {
+  script = await compiled(leakScript(ATTEMPTS), { language: "js", file: "leaks.js" });
+});
+
+/** Slow answers come when the run that asked has ended and the next one is over. */
+class Host {
+  #held: (() => void)[] = [];
+  readonly answer = ({ args }: HostCall): Promise<HostAnswer> => {
+    const given: HostAnswer = { ok: true, value: '{"status":200,"headers":{},"body":null}', nowMs: NOW_MS };
+    if (!args.includes("/slow")) return Promise.resolve(given);
+    return new Promise((resolve) => this.#held.push(() => resolve(given)));
+  };
+  release(): void {
+    for (const give of this.#held.splice(0)) give();
+  }
+}
+
+/** Three runs of one attempt in an isolate of its own, all in one child. */
+async function tries(pool: Pool, index: number, scope: "fresh" | "frozen"): Promise<SandboxResult[]> {
+  const own = { ...script, hash: `${script.hash}-${index}` };
+  const host = new Host();
+  const results: SandboxResult[] = [];
+  for (let run = 0; run < RUNS; run++) {
+    const call = callFor(own, "producer", `a${index}`, {
+      scope,
+      state: '{"list":[1,2,3]}',
+      params: '{"n":1}',
+    });
+    results.push(await pool.run(call, host.answer));
+    host.release();
+  }
+  return results;
+}
+
+const shows = (result: SandboxResult): string =>
+  JSON.stringify(result.logs.map(({ level, message, data }) => [level, message, data]));
+const leaked = (results: SandboxResult[]): boolean => new Set(results.map(shows)).size > 1;
+const verdict = (result: SandboxResult): string =>
+  result.status === "done" ? "done" : `${result.error.code}: ${result.error.message}`;
+
+it("the suite makes at least 60 different attempts", () => {
+  expect(new Set(ATTEMPTS.map(({ name }) => name)).size).toBe(ATTEMPTS.length);
+  expect(ATTEMPTS.length).toBeGreaterThanOrEqual(60);
+});
+
+describe.each(["fresh", "frozen"] as const)("in the %s scope nothing passes from run to run", (scope) => {
+  let pool: Pool;
+  beforeAll(() => {
+    pool = oneChild();
+  });
+  afterAll(() => pool[Symbol.asyncDispose]());
+
+  it.each(ATTEMPTS.map(({ name }, index) => ({ name, index })))("$name", async ({ index }) => {
+    const results = await tries(pool, index, scope);
+    expect(results.map((result) => result.usage.scope)).toEqual(Array(RUNS).fill(scope));
+    for (const result of results) {
+      expect(shows(result)).toContain('"sees"');
+      const refused =
+        scope === "frozen" && result.status === "failed" && result.error.code === "frozen-builtin";
+      if (!refused) expect(verdict(result)).toBe("done");
+    }
+    expect(results.map(shows)).toEqual(Array(RUNS).fill(shows(results[0] as SandboxResult)));
+  });
+});
+
+describe("on a reused scope", () => {
+  it("at least 45 of the same attempts succeed, so the suite can see a leak", async () => {
+    const pool = oneChild({ unsafe: { reuseScope: true } });
+    const seen: string[] = [];
+    for (const [index, { name }] of ATTEMPTS.entries())
+      if (leaked(await tries(pool, index, "frozen"))) seen.push(name);
+    await pool[Symbol.asyncDispose]();
+    expect(seen.length, seen.join("\n")).toBeGreaterThanOrEqual(45);
+  });
+});
