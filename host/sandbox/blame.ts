@@ -8,7 +8,7 @@ import type { Location } from "../core/workflow.ts";
 import type { Limits, SandboxCall, SandboxError, Script } from "../ports/sandbox.ts";
 
 /** What the prelude says of a throw; all of it is the script's word. */
-export interface Thrown {
+interface Thrown {
   code: string;
   name: string;
   message: string;
@@ -17,23 +17,37 @@ export interface Thrown {
 
 const FROZEN =
   /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|which has only a getter/;
+/** V8 quotes a function by its source, which for some built-ins is the prelude's. */
+const FUNCTION_TEXT = / of function '[^]*'$/;
 const STACK_LINE = /^\s*at (?:async )?(?:([^\s(]+) )?\(?pawl-script:.*?:(-?\d+):(\d+)\)?$/;
 
-export function thrownError(call: SandboxCall, limits: Limits, thrown: Thrown, scope: string): SandboxError {
-  const code = thrown.code as ErrorCode;
-  if (!Object.hasOwn(ERRORS, code))
-    return located(call, "sandbox-protocol", "the sandbox named an unknown error", "");
+/** B1. A script can bend this text (a `toJSON` for every object), so it can name no error but a script's own. */
+export function thrownError(call: SandboxCall, limits: Limits, json: string, scope: string): SandboxError {
+  const thrown = readThrown(json);
+  const code = scriptCode(thrown.code);
   if (thrown.message === "" && thrown.stack === "") return limitError(call, limits, code);
   if (code !== "handler-throws") return located(call, code, thrown.message, thrown.stack);
   if (scope === "frozen" && thrown.name === "TypeError" && FROZEN.test(thrown.message))
     return located(
       call,
       "frozen-builtin",
-      `${thrown.message}: built-in objects cannot be changed in the frozen scope`,
+      `${thrown.message.replace(FUNCTION_TEXT, " of a built-in function")}: built-in objects cannot be changed in the frozen scope`,
       thrown.stack,
     );
   const said = thrown.message.startsWith("threw ") ? thrown.message : `${thrown.name}: ${thrown.message}`;
   return located(call, code, said, thrown.stack);
+}
+
+function readThrown(json: string): Thrown {
+  const given = JSON.parse(json) as Partial<Record<keyof Thrown, unknown>> | null;
+  const text = (key: keyof Thrown) => (typeof given?.[key] === "string" ? given[key] : "");
+  return { code: text("code"), name: text("name"), message: text("message"), stack: text("stack") };
+}
+
+function scriptCode(code: string): ErrorCode {
+  return Object.hasOwn(ERRORS, code) && ERRORS[code as ErrorCode].blame === "script"
+    ? (code as ErrorCode)
+    : "handler-throws";
 }
 
 /** A guard's verdict has no stack: it points at the handler. */
@@ -52,7 +66,7 @@ export function limitError(call: SandboxCall, limits: Limits, code: ErrorCode, w
 
 export function located(call: SandboxCall, code: ErrorCode, message: string, stack: string): SandboxError {
   const { script } = call;
-  const frames = authorFrames(stack);
+  const frames = authorFrames(stack, script.code);
   const handler =
     call.unit === "producer"
       ? script.manifest.producers[call.handler]
@@ -81,16 +95,20 @@ export function codeFrame(source: string, at: Location): string {
   for (let n = first; n <= last; n++) {
     const text = (lines[n - 1] ?? "").slice(0, 160).replace(/\t/g, " ");
     out.push(`${n === at.line ? ">" : " "} ${String(n).padStart(width)} | ${text}`);
-    if (n === at.line && at.column <= 160) out.push(`  ${" ".repeat(width)} | ${" ".repeat(at.column - 1)}^`);
+    if (n === at.line && at.column >= 1 && at.column <= 160)
+      out.push(`  ${" ".repeat(width)} | ${" ".repeat(at.column - 1)}^`);
   }
   return out.join("\n");
 }
 
-function authorFrames(stack: string): { name: string; line: number; column: number }[] {
+/** The frames of a stack that name a place the file has: the text is the script's own to invent. */
+function authorFrames(stack: string, code: string): { name: string; line: number; column: number }[] {
   const frames: { name: string; line: number; column: number }[] = [];
+  if (stack === "") return frames;
+  const last = code.split("\n").length;
   for (const line of stack.split("\n")) {
     const [, name, row, column] = STACK_LINE.exec(line) ?? [];
-    if (row !== undefined && Number(row) > 0)
+    if (row !== undefined && Number(row) > 0 && Number(row) <= last && Number(column) > 0)
       frames.push({ name: name ?? "", line: Number(row), column: Number(column) });
   }
   return frames;
@@ -103,7 +121,7 @@ function originalPlace(script: Script, at: Location): Location & { file: string 
         at.line - 1,
         at.column - 1,
       );
-      if ("originalSource" in entry)
+      if ("originalSource" in entry && entry.originalLine >= 0 && entry.originalColumn >= 0)
         return { file: entry.originalSource, line: entry.originalLine + 1, column: entry.originalColumn + 1 };
     } catch {}
   return { file: script.file, line: at.line, column: at.column };

@@ -74,6 +74,44 @@ describe.each(["fresh", "frozen"] as const)("in the %s scope nothing passes from
   });
 });
 
+describe("two runs of one version alive at once", () => {
+  const SOURCE = `import { workflow, producer } from "pawl";
+export default workflow({ name: "both", connections: { shop: "http" }, topics: {}, producers: { wait: producer({
+  schedule: { interval: "1h" }, publishes: [],
+  async handler(ctx) {
+    try { globalThis.mark = ctx.run.id; } catch {}
+    console.log("before", ctx.run.id);
+    await ctx.shop.get("/");
+    console.log("after", ctx.run.id);
+    return [globalThis.mark ?? ctx.run.id, crypto.randomUUID()];
+  },
+}) } });`;
+
+  it.each(["fresh", "frozen"] as const)("share nothing in the %s scope", async (scope) => {
+    const both = await compiled(SOURCE, { language: "js", file: "both.js" });
+    await using pool = oneChild();
+    let asked = 0;
+    const together = Promise.withResolvers<void>();
+    const answer = async (): Promise<HostAnswer> => {
+      if (++asked === 2) together.resolve();
+      await together.promise;
+      return { ok: true, value: "null", nowMs: NOW_MS + 1 };
+    };
+    const start = (id: string) =>
+      pool.run(callFor(both, "producer", "wait", { scope, run: { id, attempt: 1 }, seed: id }), answer);
+    const [one, two] = await Promise.all([start("run_1"), start("run_2")]);
+    expect(one.logs.map(({ message, data }) => [message, data])).toEqual([
+      ["before", '"run_1"'],
+      ["after", '"run_1"'],
+    ]);
+    expect(two.logs.map(({ data }) => data)).toEqual(['"run_2"', '"run_2"']);
+    const states = [one, two].map((result) => JSON.parse((result.status === "done" && result.state) || "[]"));
+    expect(states.map(([mark]) => mark)).toEqual(["run_1", "run_2"]);
+    expect(states[0][1]).not.toBe(states[1][1]);
+    expect([one.usage.scope, two.usage.scope]).toEqual([scope, "fresh"]);
+  });
+});
+
 describe("on a reused scope", () => {
   it("at least 45 of the same attempts succeed, so the suite can see a leak", async () => {
     const pool = oneChild({ unsafe: { reuseScope: true } });
