@@ -21,7 +21,10 @@ const script = (summary: string, fix: string): CatalogueRow => ({
 });
 
 export const ERRORS = {
-  "script-syntax": script("The file is not valid TypeScript or JavaScript.", "Correct the marked place."),
+  "script-syntax": script(
+    "The file is not valid TypeScript or JavaScript.",
+    "Correct the marked place, or what stands just before it: often a bracket, quote or comma is missing.",
+  ),
   "script-encoding": script(
     "The file holds characters no script may hold.",
     "Save it as UTF-8 without NUL characters.",
@@ -55,7 +58,14 @@ export const ERRORS = {
     "The default export is not a workflow.",
     'Wrap the object in `workflow({ … })`, imported from "pawl".',
   ),
-  "load-failed": script("Top-level code threw.", "Make the file load without errors."),
+  "second-workflow": script(
+    "The file makes more than one workflow.",
+    "Keep one workflow per file; upload the other as a file of its own.",
+  ),
+  "load-failed": script(
+    "Top-level code threw.",
+    "Correct the marked place; top-level code should only declare.",
+  ),
   "load-limit": script(
     "Top-level code did not finish within the load limit.",
     "Only declare at the top level; do the work in handlers.",
@@ -66,9 +76,10 @@ export const ERRORS = {
     "The name is not allowed.",
     "Start with a letter; then letters, digits, `_`, `.`, `-`; at most 64 in all.",
   ),
+  "duplicate-name": script("The name is given twice.", "Rename or remove one of the two."),
   "no-handlers": script("The workflow has no handler.", "Declare at least one producer or consumer."),
   "bad-interval": script("The interval cannot be read.", 'Write it like "30s", "5m", "2h" or "1d".'),
-  "interval-too-short": script("The interval is below the host's minimum.", "Poll less often."),
+  "interval-too-short": script("The interval is below the host's minimum.", "Write a longer interval."),
   "bad-cron": script("The cron pattern cannot be read.", 'Write five fields, like "0 9 * * 1-5".'),
   "cron-never-fires": script("The cron pattern never fires.", "Choose a date that exists."),
   "cron-too-often": script(

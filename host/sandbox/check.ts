@@ -2,8 +2,7 @@
  * Is this declaration a workflow? Every rule of an upload, each with the place in the author's file and what to do.
  * Reads plain data only; the manifest it returns is what the host believes from then on.
  */
-import { z } from "zod";
-import { nextFires } from "../core/cron.ts";
+import { type CronReading, nextFires } from "../core/cron.ts";
 import { ERRORS, type ErrorCode } from "../core/errors.ts";
 import { parseInterval } from "../core/schedule.ts";
 import {
@@ -15,6 +14,7 @@ import {
   type Schedule,
 } from "../core/workflow.ts";
 import type { CompileReply } from "./compile-child.ts";
+import { type Declaration, nearest, readDeclaration, type Say } from "./declaration.ts";
 
 export type WarningCode = "unused-topic" | "no-ui-title" | "module-state";
 
@@ -32,61 +32,10 @@ const WARNINGS: Record<WarningCode, string> = {
   "module-state": "Return state from the handler instead; module variables start anew in every run.",
 };
 
-export function problem(code: ErrorCode, message: string, location: Location): Problem {
-  return { severity: "error", code, message, hint: ERRORS[code].fix, location };
+/** `hint`: what to do, where it can be said better than for every problem of this code. */
+export function problem(code: ErrorCode, message: string, location: Location, hint?: string): Problem {
+  return { severity: "error", code, message, hint: hint ?? ERRORS[code].fix, location };
 }
-
-const fn = z.object({ $kind: z.literal("function") });
-const names = z.array(z.string());
-const producer = z.strictObject({
-  pawl: z.literal("producer"),
-  schedule: z.union([
-    z.strictObject({ interval: z.string() }),
-    z.strictObject({ cron: z.string(), timezone: z.string().optional() }),
-  ]),
-  publishes: names.optional(),
-  handler: fn,
-});
-const consumer = z.strictObject({
-  pawl: z.literal("consumer"),
-  subscribes: names.min(1),
-  publishes: names.optional(),
-  prepare: fn,
-  mutate: fn.optional(),
-  next: fn.optional(),
-});
-const declaration = z.strictObject({
-  pawl: z.literal("workflow"),
-  name: z.string(),
-  description: z.string().max(2_000).optional(),
-  connections: z.record(z.string(), z.string()).optional(),
-  topics: z
-    .record(
-      z.string(),
-      z.strictObject({
-        pawl: z.literal("topic"),
-        schema: z.json().optional(),
-        output: z.boolean().optional(),
-      }),
-    )
-    .optional(),
-  params: z
-    .record(
-      z.string(),
-      z.strictObject({
-        type: z.enum(["string", "number", "boolean"]),
-        default: z.union([z.string(), z.number(), z.boolean()]).optional(),
-        description: z.string().optional(),
-      }),
-    )
-    .optional(),
-  hooks: z
-    .record(z.string(), z.strictObject({ alias: z.string(), topic: z.string(), messageId: z.string() }))
-    .optional(),
-  producers: z.record(z.string(), producer).optional(),
-  consumers: z.record(z.string(), consumer).optional(),
-});
-type Declaration = z.infer<typeof declaration>;
 
 export interface CheckOptions {
   nowMs: number;
@@ -108,55 +57,17 @@ export function checkDeclaration(
       if (part === "") return { line: 1, column: 1 };
     }
   };
-  const say = (code: ErrorCode, path: string, message: string) =>
-    problems.push(problem(code, message, at(path)));
-  const raw = JSON.parse(read.declaration) as unknown;
-  if (typeof raw !== "object" || raw === null || (raw as { pawl?: unknown }).pawl !== "workflow") {
-    say("not-a-workflow", "", "the default export was not made by workflow()");
-    return { problems };
-  }
-  const parsed = declaration.safeParse(raw);
-  if (!parsed.success) {
-    for (const issue of parsed.error.issues) shapeProblem(issue, "", say);
-    return { problems };
-  }
-  const given = parsed.data;
+  const say: Say = (code, path, message, hint) => problems.push(problem(code, message, at(path), hint));
+  for (const { message, line, column } of read.duplicates)
+    problems.push(problem("duplicate-name", message, { line, column }));
+  const given = readDeclaration(JSON.parse(read.declaration) as unknown, say);
+  if (!given) return { problems };
   checkNames(given, options, say);
   checkTopics(given, say);
   const schedules = checkSchedules(given, options, say);
   checkAliases(given, say);
   if (problems.length > 0) return { problems };
   return { manifest: manifestOf(given, schedules, at), problems: warningsOf(given, read, at) };
-}
-
-type Say = (code: ErrorCode, path: string, message: string) => void;
-
-function shapeProblem(issue: z.core.$ZodIssue, parent: string, say: Say): void {
-  const path = [parent, ...issue.path.map(String)].filter((part) => part !== "").join(".");
-  if (issue.code === "unrecognized_keys") {
-    for (const key of issue.keys)
-      say(
-        "unknown-field",
-        `${path}.${key}`.replace(/^\./, ""),
-        `${path || "the workflow"} has no field ${JSON.stringify(key)}`,
-      );
-    return;
-  }
-  if (
-    issue.code === "invalid_union" &&
-    issue.errors.length > 0 &&
-    issue.errors.every((one) => one.length > 0)
-  )
-    return say("manifest-invalid", path, `${path} must be { interval } or { cron, timezone }`);
-  const wrapped = issue.code === "invalid_value" && path.endsWith(".pawl");
-  const owner = path.replace(/\.pawl$/, "");
-  if (wrapped)
-    return say("manifest-invalid", owner, `${owner} must be made by ${String(issue.values[0])}({ … })`);
-  say(
-    "manifest-invalid",
-    path,
-    `${path || "the workflow"}: ${issue.message.replace(/^Invalid input: /, "")}`,
-  );
 }
 
 function checkNames(given: Declaration, options: CheckOptions, say: Say): void {
@@ -170,6 +81,7 @@ function checkNames(given: Declaration, options: CheckOptions, say: Say): void {
       "bad-name",
       "name",
       `the script says ${JSON.stringify(given.name)} but is deployed as ${JSON.stringify(options.name)}`,
+      "Make the two names equal.",
     );
   for (const [group, what] of [
     ["connections", "a connection"],
@@ -180,11 +92,18 @@ function checkNames(given: Declaration, options: CheckOptions, say: Say): void {
     ["consumers", "a consumer"],
   ] as const)
     for (const name of Object.keys(given[group] ?? {})) check(name, `${group}.${name}`, what);
+  for (const [alias, connector] of Object.entries(given.connections ?? {}))
+    check(connector, `connections.${alias}`, "a connector");
   if (Object.keys(given.producers ?? {}).length + Object.keys(given.consumers ?? {}).length === 0)
     say("no-handlers", "", "the workflow declares no producer and no consumer");
   for (const [name, param] of Object.entries(given.params ?? {}))
     if (param.default !== undefined && typeof param.default !== param.type)
-      say("manifest-invalid", `params.${name}.default`, `the default of ${name} is not a ${param.type}`);
+      say(
+        "manifest-invalid",
+        `params.${name}.default`,
+        `the default of ${name} is not a ${param.type}`,
+        `Write a ${param.type}, or change \`type\`.`,
+      );
 }
 
 function checkTopics(given: Declaration, say: Say): void {
@@ -205,8 +124,23 @@ function checkTopics(given: Declaration, say: Say): void {
     hook.topic,
   ]);
   for (const [path, topic] of [...published, ...subscribed, ...hooked])
-    if (!Object.hasOwn(topics, topic))
-      say("undeclared-topic", path, `the topic ${JSON.stringify(topic)} is not declared`);
+    if (!Object.hasOwn(topics, topic)) {
+      const close = nearest(topic, Object.keys(topics));
+      say(
+        "undeclared-topic",
+        path,
+        `the topic ${JSON.stringify(topic)} is not declared`,
+        close === undefined ? undefined : `Did you mean ${JSON.stringify(close)}?`,
+      );
+    }
+  for (const list of [published, subscribed])
+    for (const [i, [path, topic]] of list.entries())
+      if (
+        list
+          .slice(0, i)
+          .some(([before, one]) => one === topic && before.split(".", 2).join() === path.split(".", 2).join())
+      )
+        say("duplicate-name", path, `the topic ${JSON.stringify(topic)} stands twice in this list`);
   for (const [name, topic] of Object.entries(topics)) {
     const fed = [...published, ...hooked].some(([, one]) => one === name);
     if (fed && topic.output !== true && !subscribed.some(([, one]) => one === name))
@@ -222,69 +156,105 @@ function checkSchedules(given: Declaration, options: CheckOptions, say: Say): Re
   const schedules: Record<string, Schedule> = {};
   for (const [name, { schedule }] of Object.entries(given.producers ?? {})) {
     const path = `producers.${name}.schedule`;
-    if ("interval" in schedule) {
-      const intervalMs = parseInterval(schedule.interval);
-      if (intervalMs === undefined)
-        say(
-          "bad-interval",
-          `${path}.interval`,
-          `cannot read the interval ${JSON.stringify(schedule.interval)}`,
-        );
-      else if (intervalMs < options.minIntervalMs)
-        say(
-          "interval-too-short",
-          `${path}.interval`,
-          `${schedule.interval} is below the minimum of ${options.minIntervalMs / 1000} s`,
-        );
-      else schedules[name] = { interval: schedule.interval, intervalMs };
-      continue;
-    }
-    const timezone = schedule.timezone ?? "UTC";
-    if (!zoneExists(timezone)) {
-      say("bad-timezone", `${path}.timezone`, `there is no time zone ${JSON.stringify(timezone)}`);
-      continue;
-    }
-    const reading = nextFires(schedule.cron, timezone, options.nowMs, 3);
-    if ("problem" in reading)
-      say(
-        reading.problem === "never" ? "cron-never-fires" : "bad-cron",
-        `${path}.cron`,
-        reading.problem === "never"
-          ? `${JSON.stringify(schedule.cron)} never fires`
-          : `cannot read the cron pattern ${JSON.stringify(schedule.cron)}`,
-      );
-    else if (
-      reading.fires.some(
-        (fire, i) => i > 0 && fire - (reading.fires[i - 1] as number) < options.minIntervalMs,
-      )
-    )
-      say(
-        "cron-too-often",
-        `${path}.cron`,
-        `${JSON.stringify(schedule.cron)} fires more often than every ${options.minIntervalMs / 1000} s`,
-      );
-    else schedules[name] = { cron: schedule.cron, timezone };
+    const { interval, cron, timezone } = schedule;
+    const either = (at: string, message: string) =>
+      say("manifest-invalid", at, message, "Write either { interval } or { cron, timezone }.");
+    if (cron !== undefined && interval !== undefined)
+      either(`${path}.interval`, "a schedule has an interval or a cron pattern, not both");
+    else if (interval !== undefined && timezone !== undefined)
+      either(`${path}.timezone`, "an interval has no time zone");
+    else if (cron !== undefined) {
+      const read = checkCron(cron, timezone ?? "UTC", path, options, say);
+      if (read) schedules[name] = read;
+    } else if (interval !== undefined) {
+      const read = checkInterval(interval, path, options, say);
+      if (read) schedules[name] = read;
+    } else either(path, "the schedule says neither an interval nor a cron pattern");
   }
   return schedules;
+}
+
+function checkInterval(
+  interval: string,
+  path: string,
+  { minIntervalMs }: CheckOptions,
+  say: Say,
+): Schedule | undefined {
+  const intervalMs = parseInterval(interval);
+  const least = `${minIntervalMs / 1000} s`;
+  if (intervalMs === undefined)
+    say("bad-interval", `${path}.interval`, `cannot read the interval ${JSON.stringify(interval)}`);
+  else if (intervalMs < minIntervalMs)
+    say(
+      "interval-too-short",
+      `${path}.interval`,
+      `${interval} is below the minimum of ${least}`,
+      `Write ${least} or more.`,
+    );
+  else return { interval, intervalMs };
+  return undefined;
+}
+
+/** Enough fires to see a whole day of any pattern that is not far too frequent anyway. */
+const FIRES = 100;
+
+function checkCron(
+  cron: string,
+  timezone: string,
+  path: string,
+  { nowMs, minIntervalMs }: CheckOptions,
+  say: Say,
+): Schedule | undefined {
+  if (!zoneExists(timezone)) {
+    say("bad-timezone", `${path}.timezone`, `there is no time zone ${JSON.stringify(timezone)}`);
+    return undefined;
+  }
+  const reading: CronReading = nextFires(cron, timezone, nowMs, FIRES);
+  if ("problem" in reading) {
+    const never = reading.problem === "never";
+    const shown = JSON.stringify(cron);
+    say(
+      never ? "cron-never-fires" : "bad-cron",
+      `${path}.cron`,
+      never ? `${shown} never fires` : `cannot read the cron pattern ${shown}`,
+    );
+    return undefined;
+  }
+  const { fires } = reading;
+  if (fires.some((fire, i) => i > 0 && fire - (fires[i - 1] as number) < minIntervalMs)) {
+    const least = `${minIntervalMs / 1000} s`;
+    say("cron-too-often", `${path}.cron`, `${JSON.stringify(cron)} fires more often than every ${least}`);
+    return undefined;
+  }
+  return { cron, timezone };
 }
 
 function checkAliases(given: Declaration, say: Say): void {
   const connections = given.connections ?? {};
   for (const alias of Object.keys(connections))
     if ((CTX_MEMBERS as readonly string[]).includes(alias))
-      say("reserved-alias", `connections.${alias}`, `ctx.${alias} exists already`);
-  for (const [name, hook] of Object.entries(given.hooks ?? {})) {
-    if (!Object.hasOwn(connections, hook.alias))
       say(
-        "undeclared-alias",
-        `hooks.${name}.alias`,
-        `the alias ${JSON.stringify(hook.alias)} is not declared`,
+        "reserved-alias",
+        `connections.${alias}`,
+        `ctx.${alias} exists already`,
+        `Choose another alias, like "${alias}Service".`,
       );
-    else if (connections[hook.alias] !== "webhook")
+  for (const [name, { alias }] of Object.entries(given.hooks ?? {})) {
+    const shown = JSON.stringify(alias);
+    const close = nearest(alias, Object.keys(connections));
+    if (!Object.hasOwn(connections, alias))
       say(
         "undeclared-alias",
         `hooks.${name}.alias`,
-        `the alias ${JSON.stringify(hook.alias)} is not a webhook connection`,
+        `the alias ${shown} is not declared`,
+        close === undefined ? undefined : `Did you mean ${JSON.stringify(close)}?`,
+      );
+    else if (connections[alias] !== "webhook")
+      say(
+        "undeclared-alias",
+        `hooks.${name}.alias`,
+        `the alias ${shown} is not a webhook connection`,
+        `Declare it as "webhook" in \`connections\`.`,
       );
   }
 }

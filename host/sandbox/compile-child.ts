@@ -7,8 +7,8 @@ import { readSync, writeSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import type ivm from "isolated-vm";
 import { Room } from "./isolate.ts";
-import { findWarnings, mentions, type Positions, positionsOf } from "./locate.ts";
-import { type Finding, parseModule, Refusal, toFunction } from "./module.ts";
+import { findWarnings, firstOf, LONG_WORK, mentions, type Positions, positionsOf } from "./locate.ts";
+import { deepest, type Finding, type Module, parseModule, Refusal, START, toFunction } from "./module.ts";
 import { encodeFrame, FRAME, HEADER_BYTES } from "./wire.ts";
 
 export interface CompileRequest {
@@ -26,13 +26,40 @@ export type CompileReply =
       code: string;
       declaration: string;
       positions: Positions;
+      /** Names that one object of the declaration gives twice; the program only ever saw the second. */
+      duplicates: Finding[];
       warnings: Finding[];
       scope: "fresh" | "frozen";
       untitled: string[];
     };
 
+type Place = { line: number; column: number };
+
 const SOCKET = 3;
-const START = { line: 1, column: 0 };
+const TIMED_OUT = "Script execution timed out";
+/** What authors miss first, and what to use instead. */
+const ABSENT: Record<string, string> = {
+  fetch: "Use a tool of a connection inside a handler, like `ctx.shop.get(…)`.",
+  process: "Use `params` for settings; a script has no process and no environment.",
+  setTimeout: "There are no timers; use a schedule or `wakeAt`.",
+  setInterval: "There are no timers; use a schedule or `wakeAt`.",
+  Buffer: "Use TextEncoder, TextDecoder, atob and btoa.",
+  module: "Write `export default workflow({ … })`.",
+  exports: "Write `export default workflow({ … })`.",
+};
+const ERASABLE: [word: string, hint: string][] = [
+  ["enum", 'Write a const object instead: `const Color = { Red: "red" } as const`.'],
+  ["namespace", "Write plain functions and constants, or one const object."],
+  ["parameter property", "Declare the field in the class and assign it in the constructor."],
+  ["import equals", 'Write `import { workflow } from "pawl"`.'],
+  ["export assignment", "Write `export default workflow({ … })`."],
+  ["angle-bracket", "Write `value as Type`."],
+];
+/** Where the marked syntax begins in a line without a caret. */
+const KEYWORD = /\b(?:enum|namespace|module|private|public|protected|readonly)\b|`|\/\*|\S/;
+const WIDE =
+  /[\p{Emoji_Presentation}\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u;
+const NO_WIDTH = /[\p{Mn}\p{Cf}]/u;
 const BUILT_IN_CHANGED =
   /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|built-in/;
 
@@ -66,34 +93,27 @@ function compile(
   vm: typeof ivm,
   prelude: { text: string; lines: number },
 ): CompileReply {
-  const text = request.language === "ts" ? strip(request.source, request.file) : request.source;
-  const tree = parseModule(text);
-  const code = toFunction(text, tree);
+  const module = read(request);
+  const { tree } = module;
+  const code = toFunction(module);
+  const { positions, duplicates } = positionsOf(tree);
+  const root = positions[""];
+  const fallback = root ? { line: root.line, column: root.column - 1 } : START;
   let scope: "fresh" | "frozen" = "frozen";
-  let loaded = load(request, code, vm, prelude, scope);
+  const busy = firstOf(tree, ...LONG_WORK) ?? fallback;
+  let loaded = load(request, code, vm, prelude, scope, busy);
   if (loaded.kind === "fail" && BUILT_IN_CHANGED.test(loaded.json)) {
     scope = "fresh";
-    loaded = load(request, code, vm, prelude, scope);
+    loaded = load(request, code, vm, prelude, scope, busy);
   }
-  if (loaded.kind === "fail") {
-    const { name, message, stack } = JSON.parse(loaded.json) as {
-      name: string;
-      message: string;
-      stack: string;
-    };
-    const at = /pawl-script:[^\n]*?:(\d+):(\d+)/.exec(stack);
-    throw new Refusal(
-      "load-failed",
-      `loading the file threw ${name}: ${message}`,
-      at ? { line: Number(at[1]), column: Number(at[2]) - 1 } : START,
-    );
-  }
+  if (loaded.kind === "fail") throw loadFailure(loaded.json, firstOf(tree, /^Throw/) ?? fallback);
   const consumers = (JSON.parse(loaded.json) as { consumers?: object } | null)?.consumers ?? {};
   return {
     ok: true,
     code,
     declaration: loaded.json,
-    positions: positionsOf(tree),
+    positions,
+    duplicates,
     warnings: findWarnings(tree),
     scope,
     untitled: Object.keys(consumers).filter(
@@ -102,24 +122,80 @@ function compile(
   };
 }
 
-function strip(source: string, file: string): string {
+function loadFailure(json: string, fallback: Place): Refusal {
+  const { name, message, stack } = JSON.parse(json) as { name: string; message: string; stack: string };
+  const at = authorPlace(stack);
+  // Only the prelude's own frames: it could not read the declaration as data.
+  if (!at && name === "RangeError" && message.startsWith("the declaration"))
+    return new Refusal("manifest-invalid", message, fallback, "Declare plain, finite data.");
+  const said = message.startsWith("threw ") ? message : `threw ${name}: ${message}`;
+  const [, missing] = name === "ReferenceError" ? (/^(\S+) is not defined$/.exec(message) ?? []) : [];
+  const hint =
+    missing === undefined
+      ? undefined
+      : (ABSENT[missing] ??
+        `Declare \`${missing}\`, or correct the name; it is not one of the globals here.`);
+  return new Refusal("load-failed", `loading the file ${said}`, at ?? fallback, hint);
+}
+
+function authorPlace(stack: string): Place | undefined {
+  const at = /pawl-script:[^\n]*?:([1-9]\d*):(\d+)/.exec(stack);
+  return at ? { line: Number(at[1]), column: Number(at[2]) - 1 } : undefined;
+}
+
+function read(request: CompileRequest): Module {
+  if (request.language === "ts") return parseModule(strip(request.source));
   try {
-    return stripTypeScriptTypes(source, { sourceUrl: file });
+    return parseModule(request.source);
   } catch (error) {
-    const { code, message, stack } = error as Error & { code?: string };
-    if (code !== "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" && code !== "ERR_INVALID_TYPESCRIPT_SYNTAX")
-      throw new Refusal("script-too-deep", "the file nests too deeply to be read", START);
-    const line = /^[^\n]*?:(\d+)\n/.exec(stack ?? "");
-    const caret = /\n( *)\^+\n/.exec(stack ?? "");
-    throw new Refusal(
-      code === "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" ? "unsupported-syntax" : "script-syntax",
-      message,
-      {
-        line: line ? Number(line[1]) : 1,
-        column: caret ? (caret[1] as string).length : 0,
-      },
-    );
+    if (error instanceof Refusal && error.finding.code === "script-syntax" && isTypeScript(request.source))
+      error.finding.hint = "This reads as TypeScript: give the file the ending .ts, or remove the types.";
+    throw error;
   }
+}
+
+function isTypeScript(source: string): boolean {
+  try {
+    parseModule(strip(source));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function strip(source: string): string {
+  try {
+    return stripTypeScriptTypes(source);
+  } catch (error) {
+    const { code, message, stack = "" } = error as Error & { code?: string };
+    if (code !== "ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX" && code !== "ERR_INVALID_TYPESCRIPT_SYNTAX")
+      throw new Refusal("script-too-deep", "the file nests too deeply to be read", deepest(source));
+    const at = strippedPlace(source, message, stack);
+    if (code === "ERR_INVALID_TYPESCRIPT_SYNTAX") throw new Refusal("script-syntax", message, at);
+    const plain = message.replace(" is not supported in strip-only mode", " cannot be erased");
+    const [, hint] = ERASABLE.find(([word]) => message.includes(word)) ?? [];
+    throw new Refusal("unsupported-syntax", plain, at, hint);
+  }
+}
+
+/** The stripper tells the line, and the column only by a caret under a line whose tabs and wide letters it spread. */
+function strippedPlace(source: string, message: string, stack: string): Place {
+  if (message.includes("<eof>")) {
+    const lines = source.trimEnd().split("\n");
+    return { line: lines.length, column: (lines.at(-1) ?? "").length };
+  }
+  const line = Number(/^[^\n]*?:(\d+)\n/.exec(stack)?.[1] ?? 1);
+  const text = source.split(/\r\n|[\n\r\u2028\u2029]/)[line - 1] ?? "";
+  const caret = /\n( *)\^+\n/.exec(stack)?.[1]?.length;
+  if (caret === undefined) return { line, column: Math.max(0, text.search(KEYWORD)) };
+  let width = 0;
+  let column = 0;
+  for (const letter of text) {
+    if (width >= caret) break;
+    width += letter === "\t" ? 4 - (width % 4) : WIDE.test(letter) ? 2 : NO_WIDTH.test(letter) ? 0 : 1;
+    column += letter.length;
+  }
+  return { line, column };
 }
 
 function load(
@@ -128,6 +204,7 @@ function load(
   vm: typeof ivm,
   prelude: { text: string; lines: number },
   scope: "fresh" | "frozen",
+  busy: Place,
 ) {
   const ended: { kind: string; json: string }[] = [];
   let room: Room | undefined;
@@ -137,11 +214,14 @@ function load(
     realm.send = (kind, _id, _name, json) => ended.push({ kind, json });
     realm.enter("declare", 0, "", 0, request.loadMs);
   } catch (error) {
-    if (!room) throw new Refusal("script-syntax", String((error as Error).message), START);
-    const why = room.disposed ? "ran out of memory" : "did not finish in time";
-    throw new Refusal("load-limit", `top-level code ${why}`, START);
+    const { name, message, stack = "" } = error as Error;
+    if (!room) throw new Refusal("script-syntax", message, START);
+    if (room.disposed) throw new Refusal("load-limit", "top-level code ran out of memory", busy);
+    if (message.startsWith(TIMED_OUT))
+      throw new Refusal("load-limit", "top-level code did not finish in time", authorPlace(stack) ?? busy);
+    return { kind: "fail", json: JSON.stringify({ name, message, stack }) };
   }
   const last = ended.at(-1);
-  if (!last) throw new Refusal("load-limit", "top-level code did not finish", START);
+  if (!last) throw new Refusal("load-limit", "top-level code did not finish", busy);
   return last;
 }

@@ -7,6 +7,7 @@ import type { ErrorCode } from "../core/errors.ts";
 import type { Manifest } from "../core/workflow.ts";
 import { checkDeclaration, type Problem, problem } from "./check.ts";
 import type { CompileReply, CompileRequest } from "./compile-child.ts";
+import { deepest } from "./module.ts";
 import { childProgram, encodeProgram } from "./program.ts";
 import { FRAME } from "./wire.ts";
 import { Worker } from "./worker.ts";
@@ -49,15 +50,15 @@ const CHILD_RSS_MB = 512;
 
 export async function compileScript(upload: Upload): Promise<Compilation> {
   const { source, maxBytes = MAX_BYTES } = upload;
-  const refuse = (code: ErrorCode, message: string, line = 1, column = 1): Compilation => ({
+  const refuse = (code: ErrorCode, message: string, line = 1, column = 1, hint?: string): Compilation => ({
     ok: false,
-    problems: [problem(code, message, { line, column })],
+    problems: [problem(code, message, { line, column }, hint)],
   });
   const bytes = Buffer.byteLength(source);
   if (bytes > maxBytes)
     return refuse("script-too-large", `the file is ${bytes} bytes; the limit is ${maxBytes}`);
   if (source.trim() === "") return refuse("script-empty", "the file is empty");
-  const bad = source.isWellFormed() ? source.indexOf("\0") : [...source].findIndex((c) => !c.isWellFormed());
+  const bad = source.search(/\0|\p{Surrogate}/u);
   if (bad >= 0) {
     const before = source.slice(0, bad).split("\n");
     return refuse(
@@ -74,14 +75,14 @@ export async function compileScript(upload: Upload): Promise<Compilation> {
     loadMs: LOAD_MS,
     memoryMb: LOAD_MEMORY_MB,
   });
-  if (reply === undefined)
-    return refuse(
-      "script-too-deep",
-      "the file could not be read: it nests too deeply, or is too much for the time allowed",
-    );
+  if (reply === undefined) {
+    const { line, column } = deepest(source);
+    const message = "the file could not be read: it nests too deeply, or is too much for the time allowed";
+    return refuse("script-too-deep", message, line, column + 1);
+  }
   if (!reply.ok) {
-    const { code, message, line, column } = reply.finding;
-    return refuse(code as ErrorCode, message, line, column);
+    const { code, message, line, column, hint } = reply.finding;
+    return refuse(code as ErrorCode, message, line, column, hint);
   }
   const checked = checkDeclaration(reply, {
     nowMs: upload.nowMs,

@@ -10,8 +10,9 @@ type Tree = Node & Record<string, unknown>;
 /** `consumers.book.subscribes.0` → position. The empty path is the default export itself. */
 export type Positions = Record<string, { line: number; column: number }>;
 
-export function positionsOf(tree: Program): Positions {
+export function positionsOf(tree: Program): { positions: Positions; duplicates: Finding[] } {
   const found: Positions = {};
+  const duplicates: Finding[] = [];
   const declared = topLevelValues(tree);
   const note = (path: string, node: Tree) => {
     const { line, column } = startOf(node);
@@ -28,9 +29,13 @@ export function positionsOf(tree: Program): Positions {
         visit(item, `${path}.${i}`, depth + 1);
       }
     if (node.type !== "ObjectExpression") return;
+    const names = new Set<string>();
     for (const property of node["properties"] as Tree[]) {
       const key = property["key"] as Tree | undefined;
       if (!key || property["computed"] === true) continue;
+      const name = keyName(key);
+      if (names.has(name)) duplicates.push(finding(key, "duplicate-name", twice(path, name)));
+      names.add(name);
       const inner = path === "" ? keyName(key) : `${path}.${keyName(key)}`;
       note(inner, key);
       visit(property["value"] as Tree, inner, depth + 1);
@@ -41,7 +46,37 @@ export function positionsOf(tree: Program): Positions {
     note("", root);
     visit(root, "", 0);
   }
-  return found;
+  return { positions: found, duplicates };
+}
+
+function twice(path: string, name: string): string {
+  return `${path === "" ? "the workflow" : path} already has ${JSON.stringify(name)}; the first one would be lost`;
+}
+
+function finding(node: Tree, code: string, message: string): Finding {
+  const { line, column } = startOf(node);
+  return { code, message, line, column: column + 1 };
+}
+
+/** The top-level code that can take long: a loop, else a call. */
+export const LONG_WORK = [/^(For|While|DoWhile)/, /^(Call|New)Expression$/];
+
+/** The first top-level code of one of these kinds, the kinds by preference. */
+export function firstOf(tree: Program, ...kinds: RegExp[]): { line: number; column: number } | undefined {
+  const within = (node: Tree, kind: RegExp): Tree | undefined => {
+    if (isFunction(node) || node.type.startsWith("ExportDefault")) return undefined;
+    if (kind.test(node.type)) return node;
+    for (const child of childrenOf(node)) {
+      const found = within(child, kind);
+      if (found) return found;
+    }
+    return undefined;
+  };
+  for (const kind of kinds) {
+    const found = within(tree as unknown as Tree, kind);
+    if (found) return startOf(found);
+  }
+  return undefined;
 }
 
 /** Writes to module-level variables inside functions, and consumers that never set `ui`. */
@@ -55,7 +90,7 @@ export function findWarnings(tree: Program): Finding[] {
       isFunction(node) ||
       node.type === "BlockStatement" ||
       node.type === "CatchClause" ||
-      /^For/.test(node.type)
+      node.type.startsWith("For")
     ) {
       names = new Set(hidden);
       const params = isFunction(node)
@@ -68,27 +103,48 @@ export function findWarnings(tree: Program): Finding[] {
       for (const item of body) for (const name of declaredBy(item)) names.add(name);
     }
     const inside = inFunction || isFunction(node);
-    const target =
-      node.type === "AssignmentExpression"
-        ? (node["left"] as Tree)
-        : node.type === "UpdateExpression"
-          ? (node["argument"] as Tree)
-          : undefined;
-    if (inside && target)
-      for (const name of namesIn(target))
+    if (inside)
+      for (const name of written(node))
         if (outer.has(name) && !names.has(name)) {
-          const { line, column } = startOf(node);
-          found.push({
-            code: "module-state",
-            message: `${name} is written inside a function, but no run sees what another wrote`,
-            line,
-            column: column + 1,
-          });
+          const message = `${name} is written inside a function, but no run sees what another wrote`;
+          found.push(finding(node, "module-state", message));
         }
     for (const child of childrenOf(node)) visit(child, names, inside);
   };
   for (const node of tree.body as unknown as Tree[]) visit(node, new Set(), false);
   return found;
+}
+
+const CHANGES = /^(add|set|delete|clear|push|pop|shift|unshift|splice|sort|reverse|fill|copyWithin)$/;
+
+/** The variables that this node itself writes: the names, or the objects behind them. */
+function written(node: Tree): string[] {
+  switch (node.type) {
+    case "AssignmentExpression":
+      return [...namesIn(node["left"] as Tree), ...ownerOf(node["left"] as Tree)];
+    case "ForOfStatement":
+    case "ForInStatement":
+      return [...namesIn(node["left"] as Tree), ...ownerOf(node["left"] as Tree)];
+    case "UpdateExpression":
+      return [...namesIn(node["argument"] as Tree), ...ownerOf(node["argument"] as Tree)];
+    case "UnaryExpression":
+      return node["operator"] === "delete" ? ownerOf(node["argument"] as Tree) : [];
+    case "CallExpression": {
+      const callee = node["callee"] as Tree;
+      return callee.type === "MemberExpression" && CHANGES.test(keyName(callee["property"] as Tree))
+        ? ownerOf(callee)
+        : [];
+    }
+    default:
+      return [];
+  }
+}
+
+/** `a.b.c` → `a`, if it is a variable. */
+function ownerOf(node: Tree): string[] {
+  let owner = node;
+  while (owner.type === "MemberExpression") owner = owner["object"] as Tree;
+  return owner !== node && owner.type === "Identifier" ? [owner["name"] as string] : [];
 }
 
 /** Does the function at this path of the declaration mention a property of this name? */
@@ -107,6 +163,8 @@ export function mentions(tree: Program, path: string[], property: string): boole
   }
   const search = (one: Tree): boolean =>
     (one.type === "Property" && keyName(one["key"] as Tree) === property) ||
+    (one.type === "AssignmentExpression" &&
+      keyName((one["left"] as Tree)["property"] as Tree) === property) ||
     one.type === "SpreadElement" ||
     childrenOf(one).some(search);
   return node === undefined || node.type === "Identifier" || search(node);
@@ -137,8 +195,9 @@ function topLevelValues(tree: Program): Map<string, Tree> {
   return values;
 }
 
-function keyName(key: Tree): string {
-  return String(key["name"] ?? key["value"] ?? "");
+function keyName(key: Tree | undefined): string {
+  const { name, value } = (key ?? {}) as { name?: string; value?: string | number };
+  return name ?? String(value ?? "");
 }
 
 function declaredBy(node: Tree): string[] {
@@ -152,7 +211,8 @@ function declaredBy(node: Tree): string[] {
 
 /** The identifiers that a pattern binds or assigns; not what a member expression reads. */
 function namesIn(pattern: Tree | null | undefined): string[] {
-  switch (pattern?.type) {
+  if (!pattern) return [];
+  switch (pattern.type) {
     case "Identifier":
       return [pattern["name"] as string];
     case "ObjectPattern":
