@@ -166,7 +166,10 @@ export interface SandboxError {
   tool?: string;
 }
 
-/** What a replay needs beside the call itself: every answer in the order it was delivered. */
+/**
+ * What a replay needs beside the call itself: every answer in the order it was delivered. `call` counts the run's
+ * questions from 1, in the order they were asked.
+ */
 export type Transcript = { call: number; name: string; args: JsonText; answer: HostAnswer }[];
 
 interface Ended {

@@ -92,7 +92,8 @@ export class Tenancy implements Tenant {
 
   #hostCall(id: number, name: string, args: string): void {
     const { call, limits, worker, slot } = this.#on;
-    if (++this.#calls > limits.hostCalls) return this.#stop(limitError(call, limits, "host-call-limit"));
+    const nth = ++this.#calls;
+    if (nth > limits.hostCalls) return this.#stop(limitError(call, limits, "host-call-limit"));
     if (args.length > limits.messageBytes) return this.#stop(limitError(call, limits, "output-limit"));
     const ask = async () => {
       this.#asking++;
@@ -106,7 +107,7 @@ export class Tenancy implements Tenant {
       });
       this.#asking--;
       if (this.#ended) return;
-      this.#transcript.push({ call: id, name, args, answer });
+      this.#transcript.push({ call: nth, name, args, answer });
       if (answer.ok) worker.work(FRAME.answer, slot, id, `${answer.nowMs}\n${answer.value}`);
       else
         this.#stop({
