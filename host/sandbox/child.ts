@@ -2,7 +2,7 @@
  * The child process: a blocking, single-threaded loop on one socket. It reads a frame, enters an isolate, writes
  * frames; it has no event loop, no timers and no promises of its own, and never parses what a script handed over.
  *
- * C1. Every invoke and answer ends with exactly one of done, fail, wait: that frame closes the section.
+ * C1. Every invoke and answer ends with exactly one of done, fail, wait, lost: that frame closes the section.
  * C2. What a script produced in a section that then hit a guard is dropped.
  */
 import { readSync, writeSync } from "node:fs";
@@ -92,6 +92,8 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
         return;
       }
       if (++slot.calls > slot.header.hostCalls) slot.overflow = "host-call-limit";
+      else if (name.includes("\n"))
+        slot.overflow = "bad-call"; // it would read as arguments on the wire
       else {
         slot.waiting++;
         post(FRAME.call, id, call, `${name}\n${json}`);
@@ -119,6 +121,10 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
   };
 
   const section = (id: number, slot: Slot, op: string, call: number, json: string, nowMs: number): void => {
+    if (slot.room.disposed) {
+      slots.delete(id);
+      return void post(FRAME.lost, id, 0, ""); // by a guard that another run of this version met while this one waited
+    }
     const before = slot.room.cpuMs;
     const timeout = Math.max(1, Math.min(slot.header.sectionMs, Math.ceil(slot.header.cpuMs - slot.cpuMs)));
     const sent = outbox.length;
@@ -126,15 +132,9 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
       slot.realm.enter(op, call, json, nowMs, timeout);
     } catch (error) {
       outbox = outbox.slice(0, sent); // (C2)
-      return guard(
-        id,
-        slot,
-        slot.room.disposed
-          ? "memory-limit"
-          : String(error).includes("timed out")
-            ? "cpu-limit"
-            : "sandbox-killed",
-      );
+      if (slot.room.disposed) return guard(id, slot, "memory-limit");
+      if (String(error).includes("timed out")) return guard(id, slot, "cpu-limit");
+      return finish(id, slot, FRAME.fail, "", unawaited(error), true);
     }
     slot.cpuMs += Math.max(0, slot.room.cpuMs - before);
     if (slot.overflow !== undefined) return guard(id, slot, slot.overflow);
@@ -241,4 +241,16 @@ export function serve({ vm, prelude, escape }: ChildOptions): never {
     handle(type, id, call, body);
     if (outbox.length > 0) flush();
   }
+}
+
+/** The only throw that leaves a section: a promise that failed while nobody waited for it. */
+function unawaited(error: unknown): string {
+  const { name, message, stack = "" } = error instanceof Error ? error : new Error(String(error));
+  const said = message.includes("isolated-vm") ? "a value that is no Error" : message.slice(0, 1_900);
+  return JSON.stringify({
+    code: "handler-throws",
+    name: name.slice(0, 100),
+    message: `${said} (in a promise that nobody awaited)`,
+    stack: stack.slice(0, 8_000),
+  });
 }

@@ -4,9 +4,10 @@
  *
  * D1. Depth is measured on the text before it is parsed, and ids hold no NUL and no lone surrogate.
  * D2. Only topics, aliases and phases of the stored manifest pass.
+ * D3. What a script can bring about is the script's fault: no text of its making ends as an error of the host.
  */
 import { type ErrorCode, PawlError } from "../core/errors.ts";
-import type { JsonText } from "../core/workflow.ts";
+import { type JsonText, NAME_PATTERN } from "../core/workflow.ts";
 import type {
   Done,
   Input,
@@ -47,16 +48,26 @@ export function decodeDone(call: SandboxCall, limits: Limits, json: JsonText): O
 export function decodeLogs(json: JsonText, limits: Limits): LogLine[] {
   const lines: LogLine[] = [];
   for (const given of array(parseBounded(json), "logs").slice(0, limits.logLines + 1)) {
-    const { level, message, data, atMs } = object(given, "a log line");
+    const { level, message, data, atMs } = (given ?? {}) as Dict;
     const line: LogLine = {
       level: (LEVELS.includes(level as string) ? level : "info") as LogLine["level"],
-      message: String(message).slice(0, limits.logLineChars),
-      atMs: Number(atMs),
+      message: typeof message === "string" ? message.slice(0, limits.logLineChars) : "",
+      atMs: typeof atMs === "number" ? atMs : 0,
     };
-    if (typeof data === "string") line.data = data.slice(0, limits.logLineChars);
+    if (typeof data === "string") line.data = jsonOr(data.slice(0, limits.logLineChars));
     lines.push(line);
   }
   return lines;
+}
+
+/** A text that was cut is no longer JSON: then it is kept as a string. */
+function jsonOr(text: string): JsonText {
+  try {
+    JSON.parse(text);
+    return text;
+  } catch {
+    return JSON.stringify(text);
+  }
 }
 
 export function parseBounded(json: JsonText): unknown {
@@ -75,7 +86,7 @@ export function parseBounded(json: JsonText): unknown {
   try {
     return JSON.parse(json);
   } catch {
-    return refuse("sandbox-protocol", "the sandbox handed over text that is not JSON");
+    return refuse("bad-value", "the run handed over text that is not JSON");
   }
 }
 
@@ -124,9 +135,15 @@ function decodeIntent(call: SandboxCall, limits: Limits, given: Dict): Intent {
     refuse("undeclared-alias", `the alias ${shown(alias)} is not declared by the stored version`);
   return {
     alias: alias as string,
-    tool: identifier(tool, "the tool", "bad-call"),
+    tool: toolName(tool),
     args: sized(args, limits.messageBytes, "the arguments"),
   };
+}
+
+function toolName(given: unknown): string {
+  if (typeof given !== "string" || !NAME_PATTERN.test(given))
+    refuse("bad-call", `there is no tool named ${shown(given)}`);
+  return given as string;
 }
 
 function decodePublishes(call: SandboxCall, limits: Limits, list: unknown[]): Publish[] {
@@ -156,7 +173,8 @@ function decodePublishes(call: SandboxCall, limits: Limits, list: unknown[]): Pu
 
 function decodeInput(given: unknown): Input {
   const input = object(given, "an input");
-  return { ...inputKey(input), title: String(input["title"]).toWellFormed().slice(0, 500) };
+  const { title } = input;
+  return { ...inputKey(input), title: typeof title === "string" ? title.toWellFormed().slice(0, 500) : "" };
 }
 
 function inputKey(given: Dict): InputKey {
@@ -189,14 +207,14 @@ function sized(value: unknown, maxBytes: number, what: string): JsonText {
   return text;
 }
 
-function object(given: unknown, what: string, code: ErrorCode = "sandbox-protocol"): Dict {
+function object(given: unknown, what: string, code: ErrorCode = "bad-value"): Dict {
   if (typeof given !== "object" || given === null || Array.isArray(given))
     refuse(code, `${what} must be an object, not ${shown(given)}`);
   return given as Dict;
 }
 
 function array(given: unknown, what: string): unknown[] {
-  if (!Array.isArray(given)) refuse("sandbox-protocol", `${what} must be a list`);
+  if (!Array.isArray(given)) refuse("bad-value", `${what} must be a list`);
   return given as unknown[];
 }
 

@@ -6,7 +6,7 @@
  * L1. A child gets an empty environment and may read one file: the isolated-vm binary, and that only until it is loaded.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { accessSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { accessSync, closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { HardeningLayer, HardeningReport } from "../ports/sandbox.ts";
@@ -55,6 +55,7 @@ export function launch(options: LaunchOptions): LaunchedChild {
     stdio: ["ignore", "ignore", "ignore", "pipe", filter === undefined ? "ignore" : filter],
     windowsHide: true,
   });
+  if (filter !== undefined) closeSync(filter);
   const cgroup = child.pid === undefined ? undefined : memoryCgroup(options.memoryBytes);
   if (cgroup && child.pid !== undefined)
     try {
@@ -237,6 +238,7 @@ function works(wrapping: Wrapping): boolean {
     timeout: PROBE_MS,
     stdio: ["ignore", "ignore", "ignore", "ignore", filter === undefined ? "ignore" : filter],
   });
+  if (filter !== undefined) closeSync(filter);
   return tried.status === 0;
 }
 

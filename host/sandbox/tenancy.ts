@@ -3,8 +3,10 @@
  * transcript, and ends it once, by whatever comes first.
  *
  * T1. A host call that fails ends the run at once; the script never sees it and so cannot catch it.
+ * T2. Only a call that the phase and the stored manifest allow reaches the host, whatever the isolate let through.
  */
 import { type ErrorCode, PawlError } from "../core/errors.ts";
+import { NAME_PATTERN } from "../core/workflow.ts";
 import type {
   HostAnswer,
   HostCall,
@@ -15,7 +17,7 @@ import type {
   Transcript,
   Usage,
 } from "../ports/sandbox.ts";
-import { limitError, located, type Thrown, thrownError } from "./blame.ts";
+import { limitError, located, thrownError } from "./blame.ts";
 import type { InvokeHeader } from "./child.ts";
 import { decodeDone, decodeLogs } from "./decode.ts";
 import { FRAME, type Frame, splitBody } from "./wire.ts";
@@ -54,7 +56,7 @@ export class Tenancy implements Tenant {
       this.#settle = resolve;
     });
     on.worker.admit(on.slot, this);
-    this.#wall = setTimeout(() => this.#stop(limitError(on.call, on.limits, "wall-limit")), on.limits.wallMs);
+    this.#wall = setTimeout(() => this.#outOfTime(), on.limits.wallMs);
     on.call.signal?.addEventListener("abort", this.#aborted, { once: true });
     on.worker.work(FRAME.invoke, on.slot, 0, invokeBody(on));
     if (on.call.signal?.aborted) this.#aborted();
@@ -72,6 +74,8 @@ export class Tenancy implements Tenant {
       case FRAME.done:
       case FRAME.fail:
         return this.#decode(frame);
+      case FRAME.lost:
+        return this.gone(undefined, "another run of the same version took its isolate down");
       default:
         this.#on.worker.kill(this.#on.slot, "sandbox-protocol", `frame type ${frame.type}`);
     }
@@ -95,16 +99,13 @@ export class Tenancy implements Tenant {
     const nth = ++this.#calls;
     if (nth > limits.hostCalls) return this.#stop(limitError(call, limits, "host-call-limit"));
     if (args.length > limits.messageBytes) return this.#stop(limitError(call, limits, "output-limit"));
+    if (!mayAsk(call, name))
+      return this.#stop(
+        located(call, "bad-call", `there is no ${JSON.stringify(name.slice(0, 80))} to call`, ""),
+      ); // (T2)
     const ask = async () => {
       this.#asking++;
-      const answer = await this.#on.answer({ name, args }).catch((error: unknown): HostAnswer => {
-        return {
-          ok: false,
-          class: "internal",
-          code: "sandbox-protocol",
-          message: `answering ${name} failed: ${(error as Error).name}`,
-        };
-      });
+      const answer = await this.#answer(name, args);
       this.#asking--;
       if (this.#ended) return;
       this.#transcript.push({ call: nth, name, args, answer });
@@ -122,6 +123,21 @@ export class Tenancy implements Tenant {
     else this.#queue.push(() => void ask());
   }
 
+  async #answer(name: string, args: string): Promise<HostAnswer> {
+    try {
+      return await this.#on.answer({ name, args });
+    } catch (error) {
+      const message = `answering ${name} failed: ${(error as Error).name}`;
+      return { ok: false, class: "internal", code: "sandbox-protocol", message };
+    }
+  }
+
+  /** Time spent waiting for the host is not the script's fault. */
+  #outOfTime(): void {
+    const error = limitError(this.#on.call, this.#on.limits, "wall-limit");
+    this.#stop(this.#asking > 0 ? { ...error, class: "transient" } : error);
+  }
+
   #decode(frame: Frame): void {
     const { call, limits } = this.#on;
     const [usageText, logsText, json] = splitBody(frame.body, 2) as [string, string, string];
@@ -134,7 +150,7 @@ export class Tenancy implements Tenant {
         return this.#end({ status: "done", ...decodeDone(call, limits, json), ...ledger });
       this.#end({
         status: "failed",
-        error: thrownError(call, limits, JSON.parse(json) as Thrown, usage.scope),
+        error: thrownError(call, limits, json, usage.scope),
         ...ledger,
       });
     } catch (error) {
@@ -178,6 +194,14 @@ export class Tenancy implements Tenant {
     this.#on.worker.leave(this.#on.slot);
     this.#settle(result);
   }
+}
+
+function mayAsk({ unit, script }: SandboxCall, name: string): boolean {
+  const prepares = unit === "prepare" || unit === "prepare+mutate";
+  if (name === "peek" || name === "getByIds") return prepares;
+  if (!prepares && unit !== "producer") return false;
+  const alias = Object.keys(script.manifest.connections).find((one) => name.startsWith(`${one}.`));
+  return alias !== undefined && NAME_PATTERN.test(name.slice(alias.length + 1));
 }
 
 function invokeBody({ key, scope, call, limits }: TenancyOptions): string {

@@ -23,6 +23,7 @@ export const FRAME = {
   wait: 20,
   compiled: 21,
   escaped: 22,
+  lost: 23,
 } as const;
 
 export interface Frame {

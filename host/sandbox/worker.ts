@@ -17,6 +17,8 @@ const GRACE_MS = 250;
 const PAGE_BYTES = 4_096;
 const MAX_FRAME = 16 * 1_048_576;
 const START_MS = 10_000;
+/** How a wrapper reports that the process inside it got SIGKILL. */
+const KILLED_INSIDE = "exit 137";
 
 /** What a run hears from the process it lives in. */
 export interface Tenant {
@@ -78,7 +80,9 @@ export class Worker {
         reader.push(chunk, (frame) => {
           if (frame.type === FRAME.ready) {
             clearTimeout(late);
-            this.#statm = openStatm(innermost(child.pid));
+            const inner = innermost(child.pid);
+            this.#statm = openStatm(inner);
+            this.#confine(inner);
             this.#started = true;
             this.#newHead();
             isReady();
@@ -179,6 +183,13 @@ export class Worker {
     this.#tenants.get(frame.slot)?.frame(frame);
   }
 
+  /** A wrapper may have forked before it was put under the limit. */
+  #confine(pid: number | undefined): void {
+    try {
+      if (pid !== undefined) this.#launched.cgroup?.add(pid);
+    } catch {}
+  }
+
   #newHead(): void {
     this.#headSinceMs = performance.now();
     this.#suspect = undefined;
@@ -203,7 +214,7 @@ export class Worker {
     if (this.#statm !== undefined) closeSync(this.#statm);
     this.#socket.destroy();
     this.#launched.cgroup?.remove();
-    const outOfMemory = why === "SIGKILL" && this.inCgroup;
+    const outOfMemory = (why === "SIGKILL" || why === KILLED_INSIDE) && this.inCgroup;
     const verdict = this.#verdict ?? {
       slot: this.#sections[0],
       code: (outOfMemory ? "memory-limit" : "sandbox-killed") as ErrorCode,
