@@ -20,6 +20,13 @@ const script = (summary: string, fix: string): CatalogueRow => ({
   fix,
 });
 
+const operator = (summary: string, fix: string): CatalogueRow => ({
+  blame: "operator",
+  class: "logic",
+  summary,
+  fix,
+});
+
 export const ERRORS = {
   "script-syntax": script(
     "The file is not valid TypeScript or JavaScript.",
@@ -138,6 +145,39 @@ export const ERRORS = {
   "frozen-builtin": script(
     "The script changed a built-in object, which the frozen scope forbids.",
     "Keep your own helpers in your own functions, or set `scope: fresh`.",
+  ),
+  "policy-invalid": operator(
+    "A policy value does not fit its field.",
+    "Correct the value at the named path.",
+  ),
+  "unknown-policy-field": operator("A policy has a field that means nothing.", "Remove or rename it."),
+  "policy-bad-match": operator(
+    "The rule's match cannot be read.",
+    'Write "default", "workflow/handler", "workflow/handler.unit", or an object of matchers.',
+  ),
+  "policy-unmatched": operator(
+    "The rule's match names something that does not exist.",
+    "Correct the name, or deploy or connect it first.",
+  ),
+  "policy-unsafe-pattern": operator(
+    "The regular expression cannot be used on names.",
+    "Use at most three free repeats, none of them inside another.",
+  ),
+  "policy-contradiction": operator(
+    "Two settings of a policy contradict each other.",
+    "Change one of the two, or give both.",
+  ),
+  "policy-wrong-unit": operator(
+    "The setting would have no effect on what the rule matches.",
+    "Move it to a rule that matches a unit it acts on.",
+  ),
+  "fallback-on-mutation": operator(
+    "A fallback value for a mutation would claim an effect that never happened.",
+    "Use `retryWith`, or match only producers, prepare or read tools.",
+  ),
+  "not-yet-enforced": operator(
+    "This version of the host does not act on the setting yet.",
+    "Leave it out until a version that does.",
   ),
   "run-aborted": {
     blame: "operator",
