@@ -8,12 +8,15 @@ import { join } from "node:path";
 export interface MemoryCgroup {
   /** Puts a process, and what it forks, under the limit. */
   add(pid: number): void;
+  /** True when the kernel killed in it at the limit. */
+  outOfMemory(): boolean;
   remove(): void;
 }
 
 interface Hierarchy {
   folder: string;
   limitFile: string;
+  killsFile: string;
   extra: [string, string][];
 }
 
@@ -36,6 +39,7 @@ export function memoryCgroup(limitBytes: number): MemoryCgroup | undefined {
     } catch {}
   return {
     add: (pid) => writeFileSync(join(folder, "cgroup.procs"), String(pid)),
+    outOfMemory: () => killsCounted(join(folder, found.killsFile)),
     remove: () => removeQuietly(folder),
   };
 }
@@ -59,6 +63,7 @@ function hierarchy(): Hierarchy | undefined {
       return {
         folder: join("/sys/fs/cgroup/memory", path ?? ""),
         limitFile: "memory.limit_in_bytes",
+        killsFile: "memory.oom_control",
         extra: [["memory.swappiness", "0"]],
       };
     const unified = join("/sys/fs/cgroup", path ?? "");
@@ -70,6 +75,7 @@ function hierarchy(): Hierarchy | undefined {
       return {
         folder: unified,
         limitFile: "memory.max",
+        killsFile: "memory.events",
         extra: [
           ["memory.swap.max", "0"],
           ["memory.oom.group", "1"],
@@ -77,6 +83,14 @@ function hierarchy(): Hierarchy | undefined {
       };
   }
   return undefined;
+}
+
+function killsCounted(file: string): boolean {
+  try {
+    return /^oom_kill [1-9]/m.test(readFileSync(file, "utf8"));
+  } catch {
+    return false;
+  }
 }
 
 function removeQuietly(folder: string): void {

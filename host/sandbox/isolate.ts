@@ -13,6 +13,7 @@ export type RealmScope = "fresh" | "frozen" | "reused";
 export type SendToHost = (kind: string, id: number, name: string, json: string) => void;
 
 const RUNS_PER_REALM = 1_000;
+const RUNS_PER_ROOM = 20_000;
 const NATIVE_INPUT_CHARS = 1_048_576;
 const HEAP_CHECK_EVERY = 16;
 
@@ -66,10 +67,13 @@ export class Room {
   readonly #script: ivm.Script;
   readonly #native: ivm.Callback;
   readonly #memoryMb: number;
+  /** As last looked at: after the first run, then after every few. */
+  heapBytes = 0;
   #frozen: Realm | undefined;
   #frozenRefused = false;
   #spare: Realm | undefined;
   #runs = 0;
+  #live = 0;
 
   constructor(vm: typeof ivm, prelude: PreludeText, code: string, file: string, memoryMb: number) {
     this.#vm = vm;
@@ -90,24 +94,13 @@ export class Room {
     return this.#isolate.isDisposed ? 0 : Number(this.#isolate.cpuTime) / 1e6;
   }
 
-  get heapBytes(): number {
-    return this.#isolate.isDisposed ? 0 : this.#isolate.getHeapStatisticsSync().used_heap_size;
-  }
-
   /** A scope that no live run holds (I1). */
   take(wanted: RealmScope, timeout: number): Realm {
-    this.#runs++;
-    if (wanted !== "fresh" && !this.#frozenRefused) {
-      const shared = this.#shared(wanted, timeout);
-      if (shared && !shared.live) {
-        shared.live = true;
-        shared.runs++;
-        return shared;
-      }
-    }
-    const realm = this.#spare ?? this.#make("fresh", timeout);
-    this.#spare = undefined;
+    const realm = this.#idle(wanted, timeout);
     realm.live = true;
+    realm.runs++;
+    this.#runs++;
+    this.#live++;
     return realm;
   }
 
@@ -115,14 +108,13 @@ export class Room {
   give(realm: Realm): void {
     realm.live = false;
     realm.send = () => {};
-    if (realm !== this.#frozen) return realm.release();
-    if (
-      realm.runs >= RUNS_PER_REALM ||
-      (realm.runs % HEAP_CHECK_EVERY === 0 && this.heapBytes > this.#memoryMb * 0.5 * 1_048_576)
-    ) {
-      realm.release();
-      this.#frozen = undefined;
-    }
+    this.#live--;
+    const look = this.#runs % HEAP_CHECK_EVERY === 1;
+    if (look) this.heapBytes = this.#isolate.getHeapStatisticsSync().used_heap_size;
+    const grown = look && this.heapBytes > this.#memoryMb * 0.5 * 1_048_576;
+    if (realm === this.#frozen && realm.runs < RUNS_PER_REALM && !grown) return;
+    if (realm === this.#frozen) this.#frozen = undefined;
+    realm.release();
   }
 
   /** Builds the next fresh context while nothing waits. */
@@ -130,12 +122,21 @@ export class Room {
     if (!this.#spare && !this.disposed) this.#spare = this.#make("fresh", timeout);
   }
 
+  /** Gone, or used so often that the next run deserves a new one. */
   get worn(): boolean {
-    return this.disposed || this.#runs >= RUNS_PER_REALM * 20;
+    return this.disposed || (this.#live === 0 && this.#runs >= RUNS_PER_ROOM);
   }
 
   dispose(): void {
     if (!this.#isolate.isDisposed) this.#isolate.dispose();
+  }
+
+  #idle(wanted: RealmScope, timeout: number): Realm {
+    const shared = wanted === "fresh" || this.#frozenRefused ? undefined : this.#shared(wanted, timeout);
+    if (shared && !shared.live) return shared;
+    const realm = this.#spare ?? this.#make("fresh", timeout);
+    this.#spare = undefined;
+    return realm;
   }
 
   #shared(scope: RealmScope, timeout: number): Realm | undefined {

@@ -139,86 +139,54 @@ function wrappingFor(maxLevel: number): Wrapping {
   return wrapping;
 }
 
+/** Strongest first; the last one works everywhere. */
 function candidates(): Wrapping[] {
-  const list: Wrapping[] = [];
-  const [unshare, setpriv, prlimit, bwrap] = ["unshare", "setpriv", "prlimit", "bwrap"].map(onPath);
-  const root = process.getuid?.() === 0;
+  const prlimit = onPath("prlimit");
   const limits = prlimit ? [prlimit, "--core=0", "--fsize=0", "--nofile=64", "--"] : [];
-  if (process.platform === "linux" && bwrap && seccompFilter()) {
-    const user = root ? ["--uid", NOBODY, "--gid", NOBODY] : [];
-    const base = [
-      bwrap,
-      "--unshare-all",
-      "--die-with-parent",
-      "--cap-drop",
-      "ALL",
-      ...user,
-      "--new-session",
-      "--clearenv",
-      "--setenv",
-      "TZ",
-      "UTC",
-    ];
-    const view = [
-      "--ro-bind",
-      "/",
-      "/",
-      "--tmpfs",
-      "/tmp",
-      "--proc",
-      "/proc",
-      "--dev",
-      "/dev",
-      "--chdir",
-      "/",
-      "--seccomp",
-      "4",
-      "--",
-    ];
-    list.push({
+  const linux = process.platform === "linux" ? [...bwrapped(limits), ...unshared(limits)] : [];
+  return [...linux, { level: 1, name: "node", prefix: [], network: true, privileges: "", filtered: false }];
+}
+
+const isRoot = (): boolean => process.getuid?.() === 0;
+
+function bwrapped(limits: string[]): Wrapping[] {
+  const bwrap = onPath("bwrap");
+  if (!bwrap || !seccompFilter()) return [];
+  const user = isRoot() ? ["--uid", NOBODY, "--gid", NOBODY] : [];
+  const apart = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", ...user, "--new-session"];
+  const environment = ["--clearenv", "--setenv", "TZ", "UTC"];
+  const view = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--chdir", "/"];
+  return [
+    {
       level: 3,
       name: "bwrap",
-      prefix: [...base, ...view, ...limits],
+      prefix: [bwrap, ...apart, ...environment, ...view, "--seccomp", "4", "--", ...limits],
       network: false,
       privileges: "no capabilities, own user and process namespaces",
       filtered: true,
-    });
-  }
-  if (process.platform === "linux" && unshare && setpriv) {
-    const drop = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all"];
-    const nobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
-    const spaces = ["--net", "--ipc", "--uts"];
-    const make = (name: string, flags: string[], priv: string[], said: string) =>
-      list.push({
-        level: 2,
-        name,
-        prefix: [
-          unshare,
-          ...flags,
-          ...spaces,
-          "--",
-          setpriv,
-          "--pdeathsig",
-          "KILL",
-          ...priv,
-          ...drop,
-          "--",
-          ...limits,
-        ],
-        network: false,
-        privileges: said,
-        filtered: false,
-      });
-    if (root) make("unshare", [], nobody, "user nobody, no capabilities, no new privileges");
-    make(
-      "unshare",
-      ["--user", "--map-root-user"],
-      [],
-      "no capabilities outside its own user namespace, no new privileges",
-    );
-  }
-  list.push({ level: 1, name: "node", prefix: [], network: true, privileges: "", filtered: false });
-  return list;
+    },
+  ];
+}
+
+function unshared(limits: string[]): Wrapping[] {
+  const [unshare, setpriv] = [onPath("unshare"), onPath("setpriv")];
+  if (!unshare || !setpriv) return [];
+  const spaces = ["--net", "--ipc", "--uts", "--"];
+  const drop = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--"];
+  const wrapping = (flags: string[], privileges: string[], said: string): Wrapping => ({
+    level: 2,
+    name: "unshare",
+    prefix: [unshare, ...flags, ...spaces, setpriv, "--pdeathsig", "KILL", ...privileges, ...drop, ...limits],
+    network: false,
+    privileges: said,
+    filtered: false,
+  });
+  const nobody = [`--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"];
+  const asUser = "no capabilities outside its own user namespace, no new privileges";
+  return [
+    ...(isRoot() ? [wrapping([], nobody, "user nobody, no capabilities, no new privileges")] : []),
+    wrapping(["--user", "--map-root-user"], [], asUser),
+  ];
 }
 
 /** Tried with the real thing: the same Node, loading the same binary. */

@@ -3,7 +3,8 @@
  * old, worn or grown. A script that keeps taking its process down is refused for a while.
  *
  * S1. A process that has served one namespace never serves another.
- * S2. A waiting namespace may take an idle child's place only after that child had its turn (50 runs or 250 ms).
+ * S2. A namespace that waits without a child takes the place of another's once that had its turn (50 runs or 250 ms):
+ *     the child gets no more runs and ends with its last. So nobody starves, and nobody starts a process per run.
  * S3. Three deaths by one version within ten minutes end its runs without starting them.
  */
 import { availableParallelism, totalmem } from "node:os";
@@ -15,7 +16,8 @@ import {
   type SandboxCall,
   type SandboxResult,
 } from "../ports/sandbox.ts";
-import { limitError, located } from "./blame.ts";
+import { limitError } from "./blame.ts";
+import { DeathBudget } from "./deaths.ts";
 import { hardeningReport } from "./launch.ts";
 import { childProgram, encodeProgram } from "./program.ts";
 import { type Answerer, Tenancy } from "./tenancy.ts";
@@ -39,19 +41,38 @@ export interface PoolOptions {
 
 interface Job {
   call: SandboxCall;
+  key: string;
   scope: "fresh" | "frozen" | "reused";
   limits: Limits;
   answer: Answerer;
   done: (result: SandboxResult) => void;
+  /** Ends it while it still waits for a child. */
+  withdraw: () => void;
+}
+
+/** Figures for tests, benches and metrics. */
+export interface PoolStats {
+  children: number;
+  pids: number[];
+  rssBytes: number[];
+  peakRssBytes: number;
+  queued: number;
+  /** Since the pool opened: processes started, scripts sent to them, isolates made in them. */
+  spawned: number;
+  loads: number;
+  isolates: number;
 }
 
 const TURN_RUNS = 50;
 const TURN_MS = 250;
-const DEATHS = 3;
-const DEATH_WINDOW_MS = 600_000;
 const IDLE_MS = 60_000;
-const RSS_CHECK_EVERY = 50;
-const UNLOADED_COST = 4;
+const LOAD_COST = 4;
+const CROWDED_COST = 100;
+/** Isolates in a child before the namespace spreads over another: a hundred workflows fit into two. */
+const CROWDED_FROM = 32;
+/** Of the recycling limit: from here on a child takes no further isolates. */
+const FULL_SHARE = 0.9;
+const MB = 1_048_576;
 
 export function openPool(options: PoolOptions = {}): Pool {
   return new Pool(options);
@@ -60,21 +81,26 @@ export function openPool(options: PoolOptions = {}): Pool {
 export class Pool implements Sandbox {
   readonly #options: Required<Omit<PoolOptions, "unsafe">> & Pick<PoolOptions, "unsafe">;
   readonly #program: Buffer;
+  /** Every process that has not ended, whoever it serves. */
+  readonly #all = new Set<Worker>();
+  /** Those that serve a namespace. */
   #workers: Worker[] = [];
   #standby: Worker | undefined;
-  #queue: Job[] = [];
+  /** Namespace → its waiting jobs; the one that was served longest ago comes first. */
+  readonly #lines = new Map<string, Job[]>();
+  readonly #freshOnly = new Set<string>();
+  readonly #deaths = new DeathBudget();
+  readonly #sweep: NodeJS.Timeout;
+  #retry: NodeJS.Timeout | undefined;
   #slot = 0;
   #closed = false;
-  #freshOnly = new Set<string>();
-  #deaths = new Map<string, number[]>();
-  #retry: NodeJS.Timeout | undefined;
-  #sweep: NodeJS.Timeout;
-  #dispatching = false;
-  spawned = 0;
+  #spawned = 0;
+  #loads = 0;
+  #isolatesOfEnded = 0;
 
   constructor(options: PoolOptions) {
     const cores = availableParallelism();
-    const byMemory = Math.floor(totalmem() / (600 * 1_048_576));
+    const byMemory = Math.floor(totalmem() / (600 * MB));
     this.#options = {
       maxChildren: Math.max(4, Math.min(32, cores * 8, byMemory)),
       childrenPerNamespace: Math.max(2, cores),
@@ -100,36 +126,29 @@ export class Pool implements Sandbox {
       wanted === "fresh" ||
       (wanted === "auto" && (call.script.scope === "fresh" || this.#freshOnly.has(key)));
     const scope = this.#options.unsafe?.reuseScope ? "reused" : fresh ? "fresh" : "frozen";
-    const result = await this.#enqueue(call, scope, answer);
+    const result = await this.#enqueue(call, key, scope, answer);
     if (wanted !== "auto" || result.status !== "failed" || result.error.code !== "frozen-builtin")
       return result;
     this.#freshOnly.add(key);
-    return this.#enqueue(call, "fresh", answer);
+    return this.#enqueue(call, key, "fresh", answer);
   }
 
   async hardening(): Promise<HardeningReport> {
     return hardeningReport(this.#options.maxLevel);
   }
 
-  /** Figures for tests, benches and metrics. */
-  stats(): {
-    children: number;
-    pids: number[];
-    rssBytes: number[];
-    peakRssBytes: number;
-    queued: number;
-    spawned: number;
-  } {
-    const all = [...this.#workers, ...(this.#standby ? [this.#standby] : [])].filter(
-      (worker) => !worker.dead,
-    );
+  stats(): PoolStats {
+    const all = [...this.#all];
+    const queued = [...this.#lines.values()].reduce((sum, line) => sum + line.length, 0);
     return {
       children: all.length,
       pids: all.map((worker) => worker.pid ?? 0),
       rssBytes: all.map((worker) => worker.rss()),
       peakRssBytes: Math.max(0, ...all.map((worker) => worker.peakRss)),
-      queued: this.#queue.length,
-      spawned: this.spawned,
+      queued,
+      spawned: this.#spawned,
+      loads: this.#loads,
+      isolates: all.reduce((sum, worker) => sum + worker.isolates, this.#isolatesOfEnded),
     };
   }
 
@@ -137,98 +156,121 @@ export class Pool implements Sandbox {
   async escape(code: string): Promise<string> {
     const worker = this.#spawn();
     await worker.ready;
-    return new Promise((resolve) => {
+    const said = await new Promise<string>((resolve) => {
       worker.admit(1, {
         sectionMs: 5_000,
         frame: (frame) => resolve(frame.body),
         gone: (_, why) => resolve(`gone: ${why}`),
       });
       worker.work(FRAME.escape, 1, 0, code);
-    }).then(async (said) => {
-      await worker.close();
-      return said as string;
     });
+    await worker.close();
+    return said;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     clearInterval(this.#sweep);
     clearTimeout(this.#retry);
-    const queued = this.#queue;
-    this.#queue = [];
-    for (const job of queued) job.done(this.#unstarted(job, "lost"));
-    const all = [...this.#workers, ...(this.#standby ? [this.#standby] : [])];
-    await Promise.all(all.map((worker) => worker.close()));
+    const queued = [...this.#lines.values()].flat();
+    this.#lines.clear();
+    for (const job of queued) this.#turnAway(job, "sandbox-closed");
+    await Promise.all([...this.#all].map((worker) => worker.close()));
   }
 
-  #enqueue(call: SandboxCall, scope: Job["scope"], answer: Answerer): Promise<SandboxResult> {
-    const limits = { ...DEFAULT_LIMITS, ...call.limits };
+  #enqueue(call: SandboxCall, key: string, scope: Job["scope"], answer: Answerer): Promise<SandboxResult> {
     return new Promise((done) => {
-      const job: Job = { call, scope, limits, answer, done };
-      if (this.#closed) return done(this.#unstarted(job, "lost"));
-      if (this.#recentDeaths(keyOf(call)) >= DEATHS) return done(this.#unstarted(job, "failed")); // (S3)
-      this.#queue.push(job);
+      const limits = { ...DEFAULT_LIMITS, ...call.limits };
+      const job: Job = { call, key, scope, limits, answer, done, withdraw: () => this.#withdraw(job) };
+      if (this.#closed) return this.#turnAway(job, "sandbox-closed");
+      if (call.signal?.aborted) return this.#turnAway(job, "run-aborted");
+      if (this.#deaths.spent(key)) return this.#turnAway(job, "sandbox-death-budget"); // (S3)
+      call.signal?.addEventListener("abort", job.withdraw, { once: true });
+      const line = this.#lines.get(call.script.namespace);
+      if (line) line.push(job);
+      else this.#lines.set(call.script.namespace, [job]);
       this.#dispatch();
     });
   }
 
-  #dispatch(): void {
-    if (this.#dispatching || this.#closed) return;
-    this.#dispatching = true;
-    const waiting: Job[] = [];
-    const full = new Set<string>();
-    for (const job of this.#queue) {
-      const { namespace } = job.call.script;
-      const worker = full.has(namespace) ? undefined : this.#choose(namespace, keyOf(job.call));
-      if (worker) void this.#start(worker, job);
-      else {
-        full.add(namespace);
-        waiting.push(job);
-      }
-    }
-    this.#queue = waiting;
-    this.#dispatching = false;
-    if (waiting.length > 0) this.#retry ??= setTimeout(() => this.#later(), TURN_MS / 5);
+  #withdraw(job: Job): void {
+    const { namespace } = job.call.script;
+    const rest = (this.#lines.get(namespace) ?? []).filter((one) => one !== job);
+    if (rest.length > 0) this.#lines.set(namespace, rest);
+    else this.#lines.delete(namespace);
+    this.#turnAway(job, "run-aborted");
   }
 
-  #later(): void {
-    this.#retry = undefined;
-    this.#dispatch();
+  #dispatch(): void {
+    if (this.#closed) return;
+    const starving: string[] = [];
+    for (const [namespace, line] of Array.from(this.#lines)) {
+      this.#lines.delete(namespace);
+      let started = 0;
+      for (const job of line) {
+        const worker = this.#choose(namespace, job.key);
+        if (!worker) break;
+        started++;
+        void this.#start(worker, job);
+      }
+      const waiting = line.slice(started);
+      if (waiting.length === 0) continue;
+      this.#lines.set(namespace, waiting);
+      if (!this.#workers.some((worker) => worker.namespace === namespace)) starving.push(namespace);
+    }
+    if (starving.length > 0) this.#makeWay(starving.length);
+  }
+
+  /** Ends the turns of as many children as namespaces wait without one (S2). */
+  #makeWay(wanted: number): void {
+    const now = performance.now();
+    const coming = this.#workers.filter((worker) => worker.leaving).length;
+    const over = this.#workers
+      .filter((worker) => !worker.leaving)
+      .filter((worker) => worker.runs >= TURN_RUNS || now - worker.claimedMs >= TURN_MS)
+      .sort((a, b) => a.live - b.live || a.lastUsedMs - b.lastUsedMs)
+      .slice(0, Math.max(0, wanted - coming));
+    for (const worker of over) worker.leaving = true;
+    const idle = over.filter((worker) => worker.live === 0);
+    for (const worker of idle) this.#retire(worker);
+    if (idle.length > 0) return this.#dispatch();
+    this.#retry ??= setTimeout(() => {
+      this.#retry = undefined;
+      this.#dispatch();
+    }, TURN_MS / 5);
   }
 
   #choose(namespace: string, key: string): Worker | undefined {
-    const own = this.#workers.filter((worker) => worker.namespace === namespace && !worker.dead);
-    const cost = (worker: Worker) => worker.live + (worker.loaded.has(key) ? 0 : UNLOADED_COST);
-    const best = own
-      .filter((worker) => worker.live < this.#options.runsPerChild)
-      .sort((a, b) => cost(a) - cost(b))[0];
-    const busy = own.every((worker) => worker.live > 0);
-    if (own.length < this.#options.childrenPerNamespace && (own.length === 0 || busy)) {
-      const added = this.#claim(namespace);
-      if (added) return added;
+    let [own, idle] = [0, 0];
+    let best: Worker | undefined;
+    let bestCost = Number.POSITIVE_INFINITY;
+    for (const worker of this.#workers) {
+      if (worker.namespace !== namespace || worker.leaving) continue;
+      own++;
+      if (worker.live === 0) idle++;
+      const cost = worker.live + (worker.loaded.has(key) ? 0 : this.#costOfLoading(worker));
+      if (worker.live >= this.#options.runsPerChild || cost >= bestCost) continue;
+      [best, bestCost] = [worker, cost];
     }
-    return best;
+    const crowded = bestCost >= CROWDED_COST;
+    const cold = best !== undefined && !crowded && !this.#standby?.started;
+    const more = own < this.#options.childrenPerNamespace && (idle === 0 || crowded) && !cold; // A warm child now beats a cold one soon.
+    return more ? (this.#claim(namespace) ?? best) : best;
   }
 
-  /** A child for this namespace: the warm one, a new one, or the place of one that had its turn. */
+  /** In live runs: what sending a script to a child weighs against waiting for one that has it. */
+  #costOfLoading(worker: Worker): number {
+    const crowded = worker.loaded.size >= CROWDED_FROM || this.#full(worker);
+    return LOAD_COST + worker.loaded.size / CROWDED_FROM + (crowded ? CROWDED_COST : 0);
+  }
+
+  /** A child for this namespace, the warm one if it stands by; none when all places are taken. */
   #claim(namespace: string): Worker | undefined {
-    if (this.#workers.length >= this.#options.maxChildren) {
-      const now = performance.now();
-      const idle = this.#workers
-        .filter(
-          (worker) =>
-            worker.live === 0 &&
-            worker.namespace !== namespace &&
-            (worker.runs >= TURN_RUNS || now - worker.lastUsedMs >= TURN_MS),
-        )
-        .sort((a, b) => a.lastUsedMs - b.lastUsedMs)[0]; // (S2)
-      if (!idle) return undefined;
-      this.#retire(idle);
-    }
-    const worker = this.#standby && !this.#standby.dead ? this.#standby : this.#spawn();
+    if (this.#workers.length >= this.#options.maxChildren) return undefined;
+    const worker = this.#standby ?? this.#spawn();
     this.#standby = undefined;
     worker.namespace = namespace; // (S1)
-    worker.lastUsedMs = performance.now();
+    worker.claimedMs = performance.now();
     this.#workers.push(worker);
     setImmediate(() => {
       if (!this.#closed) this.#standby ??= this.#spawn();
@@ -237,56 +279,50 @@ export class Pool implements Sandbox {
   }
 
   async #start(worker: Worker, job: Job): Promise<void> {
-    const key = keyOf(job.call);
-    const { script } = job.call;
-    worker.lastUsedMs = performance.now();
-    if (!worker.loaded.has(key)) {
-      this.#makeRoom(worker);
-      worker.tell(
-        FRAME.load,
-        0,
-        [key, script.file.replace(/[\r\n]/g, " "), String(job.limits.memoryMb), script.code].join("\n"),
-      );
-    }
-    worker.loaded.delete(key);
-    worker.loaded.set(key, worker.lastUsedMs);
-    const tenancy = new Tenancy({
-      worker,
-      slot: ++this.#slot,
-      key,
-      scope: job.scope,
-      call: job.call,
-      limits: job.limits,
-      answer: job.answer,
-    });
-    const result = await tenancy.result;
-    worker.lastUsedMs = performance.now();
-    if (worker.dead && result.status === "failed") this.#died(key);
-    if (result.status === "failed" && !worker.dead && this.#tooOld(worker)) this.#retire(worker);
-    else if (!worker.dead && worker.live === 0 && this.#tooOld(worker)) this.#retire(worker);
+    const { key, call, scope, limits, answer } = job;
+    call.signal?.removeEventListener("abort", job.withdraw);
+    if (!worker.loaded.has(key)) this.#load(worker, job);
+    worker.open(key);
+    const slot = ++this.#slot;
+    const result = await new Tenancy({ worker, slot, key, scope, call, limits, answer }).result;
+    worker.shut(key);
+    if (worker.dead && (result.status === "failed" || worker.suspect === slot)) this.#deaths.record(key);
+    worker.leaving ||= worker.dead || this.#worn(worker);
+    if (worker.leaving && worker.live === 0) this.#retire(worker);
     job.done(result);
-    if (this.#queue.length > 0) this.#dispatch();
+    if (this.#lines.size > 0) this.#dispatch();
   }
 
+  #load(worker: Worker, { key, call, limits }: Job): void {
+    if (this.#full(worker)) this.#makeRoom(worker);
+    const file = call.script.file.replace(/[\r\n]/g, " ");
+    worker.tell(FRAME.load, 0, [key, file, String(limits.memoryMb), call.script.code].join("\n"));
+    this.#loads++;
+  }
+
+  /** Holds as many isolates as it may, or isolates as heavy. */
+  #full(worker: Worker): boolean {
+    const { isolatesPerChild, recycleRssMb } = this.#options;
+    if (worker.loaded.size >= isolatesPerChild) return true;
+    return worker.loaded.size > 8 && worker.rss() > recycleRssMb * FULL_SHARE * MB;
+  }
+
+  /** Takes leave of the scripts that were unused for longest. */
   #makeRoom(worker: Worker): void {
-    const full = worker.loaded.size >= this.#options.isolatesPerChild;
-    const grown =
-      worker.live === 0 &&
-      worker.loaded.size > 8 &&
-      worker.rss() > this.#options.recycleRssMb * 0.85 * 1_048_576;
-    if (!full && !grown) return;
-    const oldest = [...worker.loaded.keys()].slice(0, Math.max(1, Math.ceil(worker.loaded.size / 4)));
-    for (const key of worker.live === 0 ? oldest : oldest.slice(0, 1)) {
+    const unused = [...worker.loaded].filter(([, live]) => live === 0).map(([key]) => key);
+    for (const key of unused.slice(0, Math.ceil(worker.loaded.size / 4))) {
       worker.loaded.delete(key);
       worker.tell(FRAME.unload, 0, key);
     }
   }
 
-  #tooOld(worker: Worker): boolean {
+  #worn(worker: Worker): boolean {
     const { recycleRuns, recycleMs, recycleRssMb } = this.#options;
-    if (worker.live > 0) return false;
-    if (worker.runs >= recycleRuns || performance.now() - worker.startedMs >= recycleMs) return true;
-    return worker.runs % RSS_CHECK_EVERY === 0 && worker.rss() > recycleRssMb * 1_048_576;
+    return (
+      worker.runs >= recycleRuns ||
+      performance.now() - worker.startedMs >= recycleMs ||
+      worker.rss() > recycleRssMb * MB
+    );
   }
 
   #retire(worker: Worker): void {
@@ -295,53 +331,43 @@ export class Pool implements Sandbox {
   }
 
   #retireIdle(): void {
+    this.#deaths.sweep();
     const now = performance.now();
     for (const worker of this.#workers) {
-      const spare = this.#workers.filter((one) => one.namespace === worker.namespace).length;
-      if (worker.live === 0 && now - worker.lastUsedMs > IDLE_MS * (spare > 1 ? 1 : 10)) this.#retire(worker);
+      const spare = this.#workers.filter((one) => one.namespace === worker.namespace).length > 1;
+      if (worker.live === 0 && now - worker.lastUsedMs > IDLE_MS * (spare ? 1 : 10)) this.#retire(worker);
     }
   }
 
   #spawn(): Worker {
-    this.spawned++;
-    const rssBytes = this.#options.rssMb * 1_048_576;
+    this.#spawned++;
+    const rssBytes = this.#options.rssMb * MB;
     const worker = new Worker({
       program: this.#program,
       rssBytes,
-      memoryBytes: rssBytes + 48 * 1_048_576,
+      memoryBytes: rssBytes + 48 * MB,
       maxLevel: this.#options.maxLevel,
     });
+    this.#all.add(worker);
     worker.onExit(() => {
+      this.#all.delete(worker);
+      this.#isolatesOfEnded += worker.isolates;
       this.#workers = this.#workers.filter((one) => one !== worker);
       if (this.#standby === worker) this.#standby = undefined;
     });
     return worker;
   }
 
-  #died(key: string): void {
-    const now = performance.now();
-    const recent = (this.#deaths.get(key) ?? []).filter((at) => now - at < DEATH_WINDOW_MS);
-    this.#deaths.set(key, [...recent, now]);
-  }
-
-  #recentDeaths(key: string): number {
-    const now = performance.now();
-    return (this.#deaths.get(key) ?? []).filter((at) => now - at < DEATH_WINDOW_MS).length;
-  }
-
-  #unstarted(job: Job, status: "failed" | "lost"): SandboxResult {
-    const usage = {
-      cpuMs: 0,
-      wallMs: 0,
-      heapBytes: 0,
-      hostCalls: 0,
-      scope: job.scope === "fresh" ? ("fresh" as const) : ("frozen" as const),
-    };
-    const error =
-      status === "failed"
-        ? limitError(job.call, job.limits, "sandbox-death-budget")
-        : located(job.call, "sandbox-closed", "the sandbox is shutting down", "");
-    return { status, error, logs: [], usage, transcript: [] };
+  /** Ends a job that never started. */
+  #turnAway(job: Job, code: "sandbox-closed" | "sandbox-death-budget" | "run-aborted"): void {
+    const scope = job.scope === "fresh" ? "fresh" : "frozen";
+    job.done({
+      status: code === "sandbox-closed" ? "lost" : "failed",
+      error: limitError(job.call, job.limits, code),
+      logs: [],
+      usage: { cpuMs: 0, wallMs: 0, heapBytes: 0, hostCalls: 0, scope },
+      transcript: [],
+    });
   }
 }
 

@@ -11,6 +11,7 @@ import type {
   HostAnswer,
   HostCall,
   Limits,
+  LogLine,
   SandboxCall,
   SandboxError,
   SandboxResult,
@@ -18,7 +19,7 @@ import type {
   Usage,
 } from "../ports/sandbox.ts";
 import { limitError, located, thrownError } from "./blame.ts";
-import type { InvokeHeader } from "./child.ts";
+import type { ChildUsage, InvokeHeader } from "./child.ts";
 import { decodeDone, decodeLogs } from "./decode.ts";
 import { FRAME, type Frame, splitBody } from "./wire.ts";
 import type { Tenant, Worker } from "./worker.ts";
@@ -71,26 +72,22 @@ export class Tenancy implements Tenant {
       }
       case FRAME.wait:
         return;
+      case FRAME.lost:
+        return this.#lose("sandbox-lost", "another run of this version brought down the isolate they shared");
       case FRAME.done:
       case FRAME.fail:
         return this.#decode(frame);
-      case FRAME.lost:
-        return this.gone(undefined, "another run of the same version took its isolate down");
       default:
         this.#on.worker.kill(this.#on.slot, "sandbox-protocol", `frame type ${frame.type}`);
     }
   }
 
   gone(code: ErrorCode | undefined, why: string): void {
-    if (code === undefined) {
-      const error = located(
-        this.#on.call,
+    if (code === undefined)
+      return this.#lose(
         why === "shutting down" ? "sandbox-closed" : "sandbox-lost",
         `the sandbox process ended: ${why}`,
-        "",
       );
-      return this.#end({ status: "lost", error, ...this.#ledger() });
-    }
     this.#fail(limitError(this.#on.call, this.#on.limits, code, why));
   }
 
@@ -98,7 +95,8 @@ export class Tenancy implements Tenant {
     const { call, limits, worker, slot } = this.#on;
     const nth = ++this.#calls;
     if (nth > limits.hostCalls) return this.#stop(limitError(call, limits, "host-call-limit"));
-    if (args.length > limits.messageBytes) return this.#stop(limitError(call, limits, "output-limit"));
+    if (Buffer.byteLength(args) > limits.messageBytes)
+      return this.#stop(limitError(call, limits, "output-limit"));
     if (!mayAsk(call, name))
       return this.#stop(
         located(call, "bad-call", `there is no ${JSON.stringify(name.slice(0, 80))} to call`, ""),
@@ -143,8 +141,9 @@ export class Tenancy implements Tenant {
     const [usageText, logsText, json] = splitBody(frame.body, 2) as [string, string, string];
     const ledger = this.#ledger();
     try {
-      const usage = JSON.parse(usageText) as Usage;
+      const usage = JSON.parse(usageText) as ChildUsage;
       ledger.usage = { ...ledger.usage, cpuMs: usage.cpuMs, heapBytes: usage.heapBytes, scope: usage.scope };
+      this.#on.worker.isolates = usage.isolates;
       ledger.logs = decodeLogs(logsText, limits);
       if (frame.type === FRAME.done)
         return this.#end({ status: "done", ...decodeDone(call, limits, json), ...ledger });
@@ -169,13 +168,15 @@ export class Tenancy implements Tenant {
     this.#fail(error);
   }
 
+  #lose(code: ErrorCode, message: string): void {
+    this.#end({ status: "lost", error: located(this.#on.call, code, message, ""), ...this.#ledger() });
+  }
+
   #fail(error: SandboxError): void {
     this.#end({ status: "failed", error, ...this.#ledger() });
   }
 
-  #ledger():
-    | { logs: []; usage: Usage; transcript: Transcript }
-    | { logs: ReturnType<typeof decodeLogs>; usage: Usage; transcript: Transcript } {
+  #ledger(): { logs: LogLine[]; usage: Usage; transcript: Transcript } {
     const scope = this.#on.scope === "fresh" ? "fresh" : "frozen";
     const wallMs = performance.now() - this.#startedMs;
     return {

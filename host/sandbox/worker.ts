@@ -2,7 +2,8 @@
  * One child process as the host sees it: its socket, the runs alive in it, and the watchdogs that may kill it.
  *
  * K1. The child works through sections in order; only the section at the head of the line can be to blame.
- * K2. A death ends the head's run with a verdict and gives every other run back, to be redone.
+ * K2. A death ends the head's run with a verdict and gives every other run back, to be redone. A death that nothing
+ *     in the process explains (SIGKILL from elsewhere, no start at all) has no verdict: all are given back.
  * K3. A limit is acted on only when it is still exceeded one tick later, after the socket had its turn: a busy host
  *     must not kill a child whose answer lies unread.
  */
@@ -17,8 +18,8 @@ const GRACE_MS = 250;
 const PAGE_BYTES = 4_096;
 const MAX_FRAME = 16 * 1_048_576;
 const START_MS = 10_000;
-/** How a wrapper reports that the process inside it got SIGKILL. */
-const KILLED_INSIDE = "exit 137";
+/** SIGKILL, as seen directly and through a wrapper that reports its child's end. */
+const KILLED = ["SIGKILL", "exit 137"];
 
 /** What a run hears from the process it lives in. */
 export interface Tenant {
@@ -26,6 +27,12 @@ export interface Tenant {
   frame(frame: Frame): void;
   /** The process is gone; `code` is set for the run that is to blame. */
   gone(code: ErrorCode | undefined, why: string): void;
+}
+
+interface Verdict {
+  slot: number | undefined;
+  code: ErrorCode;
+  why: string;
 }
 
 export interface WorkerOptions extends LaunchOptions {
@@ -37,8 +44,16 @@ export class Worker {
   namespace: string | undefined;
   runs = 0;
   lastUsedMs = 0;
+  /** When its namespace's turn began. */
+  claimedMs = 0;
+  /** Takes no more runs: it ends with its last one. */
+  leaving = false;
+  /** Isolates made in it so far, by its own count. */
+  isolates = 0;
+  /** The run at the head when the process was killed from elsewhere: not to blame, but not beyond doubt either. */
+  suspect: number | undefined;
   readonly startedMs = performance.now();
-  /** Script key → last use; the child holds the code of exactly these. */
+  /** Script key → its live runs, the longest unused first; the child holds the code of exactly these. */
   readonly loaded = new Map<string, number>();
   readonly ready: Promise<void>;
   peakRss = 0;
@@ -47,8 +62,8 @@ export class Worker {
   #tenants = new Map<number, Tenant>();
   #sections: number[] = [];
   #headSinceMs = 0;
-  #suspect: ErrorCode | undefined;
-  #verdict: { slot: number | undefined; code: ErrorCode; why: string } | undefined;
+  #overdue = false;
+  #verdict: Verdict | undefined;
   #timer: NodeJS.Timeout | undefined;
   #statm: number | undefined;
   #dead = false;
@@ -108,18 +123,31 @@ export class Worker {
   get dead(): boolean {
     return this.#dead;
   }
+  get started(): boolean {
+    return this.#started;
+  }
   get live(): number {
     return this.#tenants.size;
   }
   get pid(): number | undefined {
     return this.#launched.process.pid;
   }
-  get inCgroup(): boolean {
-    return this.#launched.cgroup !== undefined;
-  }
-
   onExit(hook: () => void): void {
     this.#onExit.push(hook);
+  }
+
+  /** A run of this script begins. */
+  open(key: string): void {
+    const live = this.loaded.get(key) ?? 0;
+    this.loaded.delete(key);
+    this.loaded.set(key, live + 1);
+    this.lastUsedMs = performance.now();
+  }
+
+  /** A run of this script has ended. */
+  shut(key: string): void {
+    this.loaded.set(key, (this.loaded.get(key) ?? 1) - 1);
+    this.lastUsedMs = performance.now();
   }
 
   admit(slot: number, tenant: Tenant): void {
@@ -158,6 +186,7 @@ export class Worker {
   }
 
   kill(slot: number | undefined, code: ErrorCode, why: string): void {
+    if (this.#dead) return; // Its number may belong to another process by now.
     this.#verdict ??= { slot, code, why };
     this.#launched.process.kill("SIGKILL");
     for (const pid of descendants(this.#launched.process.pid)) signalQuietly(pid);
@@ -192,7 +221,7 @@ export class Worker {
 
   #newHead(): void {
     this.#headSinceMs = performance.now();
-    this.#suspect = undefined;
+    this.#overdue = false;
   }
 
   #watch(): void {
@@ -203,8 +232,8 @@ export class Worker {
     if (this.rss() > this.#rssBytes)
       return this.kill(head, "memory-limit", "the process grew past its limit");
     if (!over) return;
-    if (this.#suspect) this.kill(head, "cpu-limit", "it could not be interrupted"); // (K3)
-    this.#suspect = "cpu-limit";
+    if (this.#overdue) this.kill(head, "cpu-limit", "it could not be interrupted"); // (K3)
+    this.#overdue = true;
   }
 
   #buried(why: string): void {
@@ -213,18 +242,24 @@ export class Worker {
     clearInterval(this.#timer);
     if (this.#statm !== undefined) closeSync(this.#statm);
     this.#socket.destroy();
+    const verdict = this.#verdict ?? this.#inquest(why);
     this.#launched.cgroup?.remove();
-    const outOfMemory = (why === "SIGKILL" || why === KILLED_INSIDE) && this.inCgroup;
-    const verdict = this.#verdict ?? {
-      slot: this.#sections[0],
-      code: (outOfMemory ? "memory-limit" : "sandbox-killed") as ErrorCode,
-      why,
-    };
     const tenants = [...this.#tenants];
     this.#tenants.clear();
     for (const [slot, tenant] of tenants)
       tenant.gone(slot === verdict.slot ? verdict.code : undefined, verdict.why); // (K2)
     for (const hook of this.#onExit) hook();
+  }
+
+  /** What a death that the host did not order tells about the run at the head. */
+  #inquest(why: string): Verdict {
+    const slot = this.#sections[0];
+    const { cgroup } = this.#launched;
+    if (!this.#started) return { slot: undefined, code: "sandbox-start", why };
+    if (cgroup?.outOfMemory()) return { slot, code: "memory-limit", why };
+    if (!KILLED.includes(why)) return { slot, code: "sandbox-killed", why };
+    if (!cgroup) this.suspect = slot; // The kernel's own OOM killer looks the same.
+    return { slot: undefined, code: "sandbox-lost", why: "killed from outside" };
   }
 }
 
