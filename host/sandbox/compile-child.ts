@@ -56,7 +56,7 @@ const ERASABLE: [word: string, hint: string][] = [
   ["angle-bracket", "Write `value as Type`."],
 ];
 /** Where the marked syntax begins in a line without a caret. */
-const KEYWORD = /\b(?:enum|namespace|module|private|public|protected|readonly)\b|`|\/\*|\S/;
+const KEYWORD = /\b(?:enum|namespace|module|private|public|protected|readonly)\b|`|\/\*/;
 const WIDE =
   /[\p{Emoji_Presentation}\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u;
 const NO_WIDTH = /[\p{Mn}\p{Cf}]/u;
@@ -187,7 +187,10 @@ function strippedPlace(source: string, message: string, stack: string): Place {
   const line = Number(/^[^\n]*?:(\d+)\n/.exec(stack)?.[1] ?? 1);
   const text = source.split(/\r\n|[\n\r\u2028\u2029]/)[line - 1] ?? "";
   const caret = /\n( *)\^+\n/.exec(stack)?.[1]?.length;
-  if (caret === undefined) return { line, column: Math.max(0, text.search(KEYWORD)) };
+  if (caret === undefined) {
+    const found = text.search(KEYWORD);
+    return { line, column: Math.max(0, found < 0 ? text.search(/\S/) : found) };
+  }
   let width = 0;
   let column = 0;
   for (const letter of text) {

@@ -203,7 +203,7 @@ function refuseForbidden(root: Tree, text: string): void {
 
 /** What is `a < !(--b)` in a module would start a comment in the function that this becomes. */
 function refuseHtmlComments(text: string, tokens: Token[]): void {
-  const found = tokens.find((one) => text[one.start] === "<" && text.startsWith("<!--", one.start));
+  const found = tokens.find((one) => one.type.label !== "template" && text.startsWith("<!--", one.start));
   if (found) throw new Refusal("script-syntax", "`<!--` cannot be written here", found.loc?.start ?? START);
 }
 
