@@ -2,7 +2,7 @@
  * The child process: a blocking, single-threaded loop on one socket. It reads a frame, enters an isolate, writes
  * frames; it has no event loop, no timers and no promises of its own, and never parses what a script handed over.
  *
- * C1. Every invoke and answer ends with exactly one of done, fail, wait, lost: that frame closes the section.
+ * C1. Every invoke, answer and abort ends with exactly one of done, fail, wait, lost: that frame closes the section.
  * C2. What a script produced in a section that then hit a guard is dropped.
  * C3. Runs that wait in an isolate which another run brought down are lost, not failed.
  */
@@ -161,7 +161,7 @@ class Floor {
           this.#slots.delete(id);
           this.#drop(slot.room);
         }
-        return;
+        return this.#line.post(FRAME.wait, id, 0, "");
       case FRAME.escape:
         return this.#line.post(FRAME.escaped, id, 0, this.#options.escape?.(body) ?? "not a test");
     }

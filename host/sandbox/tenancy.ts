@@ -71,7 +71,8 @@ export class Tenancy implements Tenant {
         return this.#hostCall(frame.call, name, args);
       }
       case FRAME.wait:
-        return;
+        if (this.#asking > 0 || this.#on.worker.owes(this.#on.slot)) return;
+        return this.#on.worker.kill(this.#on.slot, "sandbox-protocol", "it waits for nothing");
       case FRAME.lost:
         return this.#lose("sandbox-lost", "another run of this version brought down the isolate they shared");
       case FRAME.done:
@@ -164,7 +165,7 @@ export class Tenancy implements Tenant {
   /** Ends the run from outside; its realm is never used again. */
   #stop(error: SandboxError): void {
     if (this.#ended) return;
-    this.#on.worker.tell(FRAME.abort, this.#on.slot, "");
+    this.#on.worker.work(FRAME.abort, this.#on.slot, 0, "");
     this.#fail(error);
   }
 

@@ -6,6 +6,8 @@
  *     in the process explains (SIGKILL from elsewhere, no start at all) has no verdict: all are given back.
  * K3. A limit is acted on only when it is still exceeded one tick later, after the socket had its turn: a busy host
  *     must not kill a child whose answer lies unread.
+ * K4. The child may speak only in the section it is in, and only of that run: a process that broke out cannot buy
+ *     itself time, flood the host, or answer for another.
  */
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import type { Socket } from "node:net";
@@ -93,7 +95,7 @@ export class Worker {
     this.#socket.on("data", (chunk: Buffer) => {
       try {
         reader.push(chunk, (frame) => {
-          if (frame.type === FRAME.ready) {
+          if (frame.type === FRAME.ready && !this.#started) {
             clearTimeout(late);
             const inner = innermost(child.pid);
             this.#statm = openStatm(inner);
@@ -168,6 +170,11 @@ export class Worker {
     this.#timer ??= setInterval(() => this.#watch(), TICK_MS);
   }
 
+  /** Is a section of this run still to be worked through? */
+  owes(slot: number): boolean {
+    return this.#sections.includes(slot);
+  }
+
   tell(type: number, slot: number, body: string): void {
     if (!this.#dead) this.#socket.write(encodeFrame(type, slot, 0, body));
   }
@@ -199,9 +206,9 @@ export class Worker {
   }
 
   #hear(frame: Frame): void {
+    if (this.#sections[0] !== frame.slot)
+      return this.kill(this.#sections[0], "sandbox-protocol", "an answer out of turn"); // (K4)
     if (frame.type !== FRAME.call) {
-      const at = this.#sections.indexOf(frame.slot);
-      if (at !== 0) return this.kill(this.#sections[0], "sandbox-protocol", "an answer out of turn");
       this.#sections.shift();
       this.#newHead();
       if (this.#sections.length === 0) {

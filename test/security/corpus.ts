@@ -424,10 +424,10 @@ const MEMORY_BOMBS: Attack[] = [
     { limits: { ...SLOW, memoryMb: 128 } },
   ),
   memory("a result that costs the host most to read", "return { data: new Array(80_000).fill([]) };", {
-    producer: returned(`{"data":[${new Array(80_000).fill("[]").join(",")}]}`),
-    prepare: returned(`{"data":[${new Array(80_000).fill("[]").join(",")}]}`),
+    producer: returned(`{"data":[${"[],".repeat(79_999)}[]]}`),
+    prepare: returned(`{"data":[${"[],".repeat(79_999)}[]]}`),
     mutate: done(),
-    next: returned(`{"data":[${new Array(80_000).fill("[]").join(",")}]}`),
+    next: returned(`{"data":[${"[],".repeat(79_999)}[]]}`),
   }),
 ];
 
