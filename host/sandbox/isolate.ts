@@ -67,7 +67,7 @@ export class Room {
   readonly #script: ivm.Script;
   readonly #native: ivm.Callback;
   readonly #memoryMb: number;
-  /** As last looked at: after the first run, then after every few. */
+  /** As last looked at: after every run of a shared realm, and now and then after a fresh one. */
   heapBytes = 0;
   #frozen: Realm | undefined;
   #frozenRefused = false;
@@ -109,11 +109,13 @@ export class Room {
     realm.live = false;
     realm.send = () => {};
     this.#live--;
-    const look = this.#runs % HEAP_CHECK_EVERY === 1;
-    if (look) this.heapBytes = this.#isolate.getHeapStatisticsSync().used_heap_size;
-    const grown = look && this.heapBytes > this.#memoryMb * 0.5 * 1_048_576;
-    if (realm === this.#frozen && realm.runs < RUNS_PER_REALM && !grown) return;
-    if (realm === this.#frozen) this.#frozen = undefined;
+    const shared = realm === this.#frozen;
+    if (shared || this.#runs % HEAP_CHECK_EVERY === 1)
+      this.heapBytes = this.#isolate.getHeapStatisticsSync().used_heap_size;
+    // A run can pin memory in a frozen realm (a private field on a built-in) that the next ones would pay for.
+    const grown = this.heapBytes > this.#memoryMb * 0.5 * 1_048_576;
+    if (shared && realm.runs < RUNS_PER_REALM && !grown) return;
+    if (shared) this.#frozen = undefined;
     realm.release();
   }
 
