@@ -2,9 +2,8 @@
  * Is this declaration a workflow? Every rule of an upload, each with the place in the author's file and what to do.
  * Reads plain data only; the manifest it returns is what the host believes from then on.
  */
-import { type CronReading, nextFires } from "../core/cron.ts";
 import { ERRORS, type ErrorCode } from "../core/errors.ts";
-import { parseInterval } from "../core/schedule.ts";
+import { readSchedule } from "../core/schedule.ts";
 import {
   CTX_MEMBERS,
   type Json,
@@ -163,70 +162,16 @@ function checkSchedules(given: Declaration, options: CheckOptions, say: Say): Re
       either(`${path}.interval`, "a schedule has an interval or a cron pattern, not both");
     else if (interval !== undefined && timezone !== undefined)
       either(`${path}.timezone`, "an interval has no time zone");
-    else if (cron !== undefined) {
-      const read = checkCron(cron, timezone ?? "UTC", path, options, say);
-      if (read) schedules[name] = read;
-    } else if (interval !== undefined) {
-      const read = checkInterval(interval, path, options, say);
-      if (read) schedules[name] = read;
-    } else either(path, "the schedule says neither an interval nor a cron pattern");
+    else if (cron === undefined && interval === undefined)
+      either(path, "the schedule says neither an interval nor a cron pattern");
+    else {
+      const given = interval === undefined ? { cron: cron ?? "", timezone } : { interval };
+      const reading = readSchedule(given, options.nowMs, options.minIntervalMs);
+      if ("schedule" in reading) schedules[name] = reading.schedule;
+      else say(reading.code, `${path}.${reading.field}`, reading.message, reading.hint);
+    }
   }
   return schedules;
-}
-
-function checkInterval(
-  interval: string,
-  path: string,
-  { minIntervalMs }: CheckOptions,
-  say: Say,
-): Schedule | undefined {
-  const intervalMs = parseInterval(interval);
-  const least = `${minIntervalMs / 1000} s`;
-  if (intervalMs === undefined)
-    say("bad-interval", `${path}.interval`, `cannot read the interval ${JSON.stringify(interval)}`);
-  else if (intervalMs < minIntervalMs)
-    say(
-      "interval-too-short",
-      `${path}.interval`,
-      `${interval} is below the minimum of ${least}`,
-      `Write ${least} or more.`,
-    );
-  else return { interval, intervalMs };
-  return undefined;
-}
-
-/** Enough fires to see a whole day of any pattern that is not far too frequent anyway. */
-const FIRES = 100;
-
-function checkCron(
-  cron: string,
-  timezone: string,
-  path: string,
-  { nowMs, minIntervalMs }: CheckOptions,
-  say: Say,
-): Schedule | undefined {
-  if (!zoneExists(timezone)) {
-    say("bad-timezone", `${path}.timezone`, `there is no time zone ${JSON.stringify(timezone)}`);
-    return undefined;
-  }
-  const reading: CronReading = nextFires(cron, timezone, nowMs, FIRES);
-  if ("problem" in reading) {
-    const never = reading.problem === "never";
-    const shown = JSON.stringify(cron);
-    say(
-      never ? "cron-never-fires" : "bad-cron",
-      `${path}.cron`,
-      never ? `${shown} never fires` : `cannot read the cron pattern ${shown}`,
-    );
-    return undefined;
-  }
-  const { fires } = reading;
-  if (fires.some((fire, i) => i > 0 && fire - (fires[i - 1] as number) < minIntervalMs)) {
-    const least = `${minIntervalMs / 1000} s`;
-    say("cron-too-often", `${path}.cron`, `${JSON.stringify(cron)} fires more often than every ${least}`);
-    return undefined;
-  }
-  return { cron, timezone };
 }
 
 function checkAliases(given: Declaration, say: Say): void {
@@ -322,13 +267,4 @@ function manifestOf(
       location: at(`consumers.${name}`),
     })),
   };
-}
-
-function zoneExists(name: string): boolean {
-  try {
-    new Intl.DateTimeFormat("en", { timeZone: name });
-    return true;
-  } catch {
-    return false;
-  }
 }
