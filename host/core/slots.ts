@@ -90,7 +90,7 @@ export interface SlotRange {
 }
 
 /** From `fromMs` on, until just before `toMs`, the host was down. */
-interface DownSpan {
+export interface DownSpan {
   fromMs: EpochMs;
   toMs: EpochMs;
 }
