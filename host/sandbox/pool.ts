@@ -54,6 +54,8 @@ interface Job {
 export interface PoolStats {
   children: number;
   pids: number[];
+  /** Whom each of them serves; `undefined` is the one that stands by. */
+  namespaces: (string | undefined)[];
   rssBytes: number[];
   peakRssBytes: number;
   queued: number;
@@ -143,6 +145,7 @@ export class Pool implements Sandbox {
     return {
       children: all.length,
       pids: all.map((worker) => worker.pid ?? 0),
+      namespaces: all.map((worker) => worker.namespace),
       rssBytes: all.map((worker) => worker.rss()),
       peakRssBytes: Math.max(0, ...all.map((worker) => worker.peakRss)),
       queued,
@@ -205,7 +208,6 @@ export class Pool implements Sandbox {
     if (this.#closed) return;
     const starving: string[] = [];
     for (const [namespace, line] of Array.from(this.#lines)) {
-      this.#lines.delete(namespace);
       let started = 0;
       for (const job of line) {
         const worker = this.#choose(namespace, job.key);
@@ -213,9 +215,9 @@ export class Pool implements Sandbox {
         started++;
         void this.#start(worker, job);
       }
-      const waiting = line.slice(started);
-      if (waiting.length === 0) continue;
-      this.#lines.set(namespace, waiting);
+      if (started > 0) this.#lines.delete(namespace); // To the end of the map: who was served stands back.
+      if (started === line.length) continue;
+      if (started > 0) this.#lines.set(namespace, line.slice(started));
       if (!this.#workers.some((worker) => worker.namespace === namespace)) starving.push(namespace);
     }
     if (starving.length > 0) this.#makeWay(starving.length);

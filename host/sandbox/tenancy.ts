@@ -96,8 +96,11 @@ export class Tenancy implements Tenant {
     const { call, limits, worker, slot } = this.#on;
     const nth = ++this.#calls;
     if (nth > limits.hostCalls) return this.#stop(limitError(call, limits, "host-call-limit"));
-    if (Buffer.byteLength(args) > limits.messageBytes)
-      return this.#stop(limitError(call, limits, "output-limit"));
+    const bytes = Buffer.byteLength(args);
+    if (bytes > limits.messageBytes) {
+      const said = `the arguments of ${name} are ${bytes} bytes; the limit is ${limits.messageBytes}`;
+      return this.#stop(located(call, "value-too-large", said, ""));
+    }
     if (!mayAsk(call, name))
       return this.#stop(
         located(call, "bad-call", `there is no ${JSON.stringify(name.slice(0, 80))} to call`, ""),
