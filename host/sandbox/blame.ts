@@ -19,13 +19,16 @@ const FROZEN =
   /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|which has only a getter/;
 /** V8 quotes a function by its source, which for some built-ins is the prelude's. */
 const FUNCTION_TEXT = / of function '[^]*'$/;
-const STACK_LINE = /^\s*at (?:async )?(?:([^\s(]+) )?\(?pawl-script:.*?:(-?\d+):(\d+)\)?$/;
+/** `at f`, `at new F`, `at async f`, `at Object.f [as g]`, or no name at all; then the place. */
+const STACK_LINE =
+  /^\s*at (?:async )?(?:new )?(?:([^\s(]+) (?:\[as [^\]]+\] )?)?\(?pawl-script:.*?:(-?\d+):(\d+)\)?$/;
 
 /** B1. A script can bend this text (a `toJSON` for every object), so it can name no error but a script's own. */
 export function thrownError(call: SandboxCall, limits: Limits, json: string, scope: string): SandboxError {
   const thrown = readThrown(json);
   const code = scriptCode(thrown.code);
-  if (thrown.message === "" && thrown.stack === "") return limitError(call, limits, code);
+  if (thrown.message === "" && (thrown.stack === "" || code !== "handler-throws"))
+    return limitError(call, limits, code, "", thrown.stack);
   if (code !== "handler-throws") return located(call, code, thrown.message, thrown.stack);
   if (scope === "frozen" && thrown.name === "TypeError" && FROZEN.test(thrown.message))
     return located(
@@ -50,8 +53,14 @@ function scriptCode(code: string): ErrorCode {
     : "handler-throws";
 }
 
-/** A guard's verdict has no stack: it points at the handler. */
-export function limitError(call: SandboxCall, limits: Limits, code: ErrorCode, why = ""): SandboxError {
+/** A guard's verdict points at what it interrupted, else at the handler. */
+export function limitError(
+  call: SandboxCall,
+  limits: Limits,
+  code: ErrorCode,
+  why = "",
+  stack = "",
+): SandboxError {
   const who = `${call.unit} of ${call.handler}`;
   const said: Partial<Record<ErrorCode, string>> = {
     "cpu-limit": `${who} computed for more than ${limits.sectionMs} ms without a pause, or ${limits.cpuMs} ms in all`,
@@ -61,7 +70,7 @@ export function limitError(call: SandboxCall, limits: Limits, code: ErrorCode, w
     "output-limit": `${who} handed over more than ${limits.outputBytes} bytes`,
     "never-settles": `${who} waits for something that can never happen`,
   };
-  return located(call, code, `${said[code] ?? ERRORS[code].summary}${why === "" ? "" : ` (${why})`}`, "");
+  return located(call, code, `${said[code] ?? ERRORS[code].summary}${why === "" ? "" : ` (${why})`}`, stack);
 }
 
 export function located(call: SandboxCall, code: ErrorCode, message: string, stack: string): SandboxError {
@@ -74,14 +83,16 @@ export function located(call: SandboxCall, code: ErrorCode, message: string, sta
   const place = frames[0] ?? handler?.location;
   const error: SandboxError = { class: ERRORS[code].class, code, message: message.slice(0, 2_000) };
   if (!place) return error;
-  const original = originalPlace(script, place);
+  const originalOf = mapped(script);
+  const original = originalOf(place);
   error.location = { line: original.line, column: original.column };
   error.at = `${original.file}:${original.line}:${original.column}`;
   if (original.file === script.file) error.frame = codeFrame(script.source, error.location);
   if (frames.length > 0)
-    error.stack = frames
-      .map((f) => `${f.name || "(anonymous)"} (${script.file}:${f.line}:${f.column})`)
-      .slice(0, 10);
+    error.stack = frames.slice(0, 10).map((frame) => {
+      const { file, line, column } = originalOf(frame);
+      return `${frame.name || "(anonymous)"} (${file}:${line}:${column})`;
+    });
   return error;
 }
 
@@ -105,24 +116,37 @@ export function codeFrame(source: string, at: Location): string {
 function authorFrames(stack: string, code: string): { name: string; line: number; column: number }[] {
   const frames: { name: string; line: number; column: number }[] = [];
   if (stack === "") return frames;
-  const last = code.split("\n").length;
+  const lines = code.split("\n"); // The first is the head of the function around the author's own.
   for (const line of stack.split("\n")) {
-    const [, name, row, column] = STACK_LINE.exec(line) ?? [];
-    if (row !== undefined && Number(row) > 0 && Number(row) <= last && Number(column) > 0)
-      frames.push({ name: name ?? "", line: Number(row), column: Number(column) });
+    const [, name = "", row, column] = STACK_LINE.exec(line) ?? [];
+    const width = lines[Number(row)]?.length ?? -1;
+    if (Number(row) > 0 && Number(column) > 0 && Number(column) <= width + 1)
+      frames.push({
+        name: name.replace(/^Object\.|<anonymous>/g, ""),
+        line: Number(row),
+        column: Number(column),
+      });
   }
   return frames;
 }
 
-function originalPlace(script: Script, at: Location): Location & { file: string } {
-  if (script.sourceMap !== undefined)
-    try {
-      const entry = new SourceMap(JSON.parse(script.sourceMap) as SourceMapPayload).findEntry(
-        at.line - 1,
-        at.column - 1,
-      );
-      if ("originalSource" in entry && entry.originalLine >= 0 && entry.originalColumn >= 0)
-        return { file: entry.originalSource, line: entry.originalLine + 1, column: entry.originalColumn + 1 };
-    } catch {}
-  return { file: script.file, line: at.line, column: at.column };
+type Place = Location & { file: string };
+
+/** Places of the uploaded file → places of the files it was bundled from; a map that cannot be read maps nothing. */
+function mapped(script: Script): (at: Location) => Place {
+  const same = ({ line, column }: Location): Place => ({ file: script.file, line, column });
+  let map: SourceMap;
+  try {
+    if (script.sourceMap === undefined) return same;
+    map = new SourceMap(JSON.parse(script.sourceMap) as SourceMapPayload);
+  } catch {
+    return same;
+  }
+  return (at) => {
+    const entry = map.findEntry(at.line - 1, at.column - 1);
+    if (!("originalSource" in entry)) return same(at);
+    const { originalSource: file, originalLine: line, originalColumn: column } = entry;
+    const isPlace = typeof file === "string" && line >= 0 && column >= 0;
+    return isPlace ? { file, line: line + 1, column: column + 1 } : same(at);
+  };
 }

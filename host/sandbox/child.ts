@@ -291,11 +291,13 @@ class Floor {
 /** Which limit it was; `undefined` when the error is the script's own. */
 function verdictOf(error: unknown, room: Room | undefined): string | undefined {
   if (room?.disposed) return guardJson("memory-limit");
-  return String(error).includes("timed out") ? guardJson("cpu-limit") : undefined;
+  const { stack = "" } = error instanceof Error ? error : new Error(String(error));
+  return stack.includes("timed out") ? guardJson("cpu-limit", stack) : undefined;
 }
 
-function guardJson(code: string): string {
-  return JSON.stringify({ code, name: "Error", message: "", stack: "" });
+/** `stack`: where the guard struck, if it is known. */
+function guardJson(code: string, stack = ""): string {
+  return JSON.stringify({ code, name: "Error", message: "", stack: stack.slice(0, 8_000) });
 }
 
 /** The only throw that leaves a section: a promise that failed while nobody waited for it. */
