@@ -77,6 +77,34 @@ describe.each(["fresh", "frozen"] as const)("in the %s scope nothing passes from
   });
 });
 
+describe("a rejection that nobody handles", () => {
+  const SOURCE = `import { workflow, producer } from "pawl";
+export default workflow({ name: "rejects", topics: {}, producers: { once: producer({
+  schedule: { interval: "1h" }, publishes: [],
+  handler(ctx) { if (ctx.run.attempt === 1) (async () => { throw new RangeError("left behind"); })(); return ctx.run.attempt; },
+}) } });`;
+
+  it.each(["fresh", "frozen"] as const)(
+    "ends its own run, and not the next, in the %s scope",
+    async (scope) => {
+      const rejects = await compiled(SOURCE, { language: "js", file: "rejects.js" });
+      await using pool = oneChild();
+      const run = (attempt: number) =>
+        pool.run(
+          callFor(rejects, "producer", "once", { scope, run: { id: "run_1", attempt } }),
+          new Host().answer,
+        );
+      const results = [await run(1), await run(2), await run(3)];
+      expect(results.map(verdict)).toEqual([
+        "handler-throws: RangeError: left behind (in a promise that nobody awaited)",
+        "done",
+        "done",
+      ]);
+      expect(results.map((result) => result.usage.scope)).toEqual([scope, scope, scope]);
+    },
+  );
+});
+
 describe("two runs of one version alive at once", () => {
   const SOURCE = `import { workflow, producer } from "pawl";
 export default workflow({ name: "both", connections: { shop: "http" }, topics: {}, producers: { wait: producer({

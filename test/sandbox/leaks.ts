@@ -424,6 +424,14 @@ const late: Attempt[] = [
     `(async () => { await ctx.shop.get("/slow"); globalThis.awake = 1; })().catch(() => {}); globalThis.awake ??= undefined;`,
   ),
   attempt(
+    "host functions called at the edge of the stack",
+    "[Math.random(), Date.now(), new URL('https://a.example/b').pathname]",
+    `const deep = () => { try { deep(); } catch {} crypto.randomUUID(); };
+     try { deep(); } catch {}
+     const deeper = () => { try { deeper(); } catch {} new URL("https://a.example/c").searchParams.append("d", "e"); };
+     try { deeper(); } catch {}`,
+  ),
+  attempt(
     "a late rejection",
     "String(globalThis.rejected)",
     `Promise.reject(new Error("left")).finally(() => { globalThis.rejected = 1; }).catch(() => {});`,
