@@ -4,9 +4,20 @@
  * filter. Each layer that is missing is reported, never passed over in silence.
  *
  * L1. A child gets an empty environment and may read one file: the isolated-vm binary, and that only until it is loaded.
+ * L2. It inherits no open file but its end of the wire, whatever the host itself was started with.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { accessSync, closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  closeSync,
+  constants,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import type { HardeningLayer, HardeningReport } from "../ports/sandbox.ts";
@@ -52,7 +63,7 @@ export function launch(options: LaunchOptions): LaunchedChild {
   const child = spawn(command, args, {
     env: { TZ: "UTC" }, // (L1)
     cwd: "/",
-    stdio: ["ignore", "ignore", "ignore", "pipe", filter === undefined ? "ignore" : filter],
+    stdio: wiring(filter), // (L2)
     windowsHide: true,
   });
   if (filter !== undefined) closeSync(filter);
@@ -208,6 +219,36 @@ function works(wrapping: Wrapping): boolean {
   });
   if (filter !== undefined) closeSync(filter);
   return tried.status === 0;
+}
+
+type Wire = "ignore" | "pipe" | number;
+const CLOSED_ON_EXEC = 0o2000000;
+let passedOn: { fds: number[]; nothing: number } | undefined;
+
+/** The wire as fd 3, the filter as fd 4, and nothing in the place of every file that would pass on by itself. */
+function wiring(filter: number | undefined): Wire[] {
+  const stdio: Wire[] = ["ignore", "ignore", "ignore", "pipe", filter ?? "ignore"];
+  passedOn ??= { fds: startedWith(), nothing: openSync("/dev/null", "r") };
+  for (const fd of passedOn.fds) {
+    while (stdio.length < fd) stdio.push("ignore");
+    if (stdio[fd] === undefined || stdio[fd] === "ignore") stdio[fd] = passedOn.nothing;
+  }
+  return stdio;
+}
+
+/** Files this process was itself started with: unlike those it opens, they survive into every child. */
+function startedWith(): number[] {
+  if (process.platform !== "linux") return [];
+  return readdirSync("/proc/self/fdinfo")
+    .map(Number)
+    .filter((fd) => {
+      try {
+        const flags = /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "utf8"))?.[1] ?? "";
+        return fd > 2 && (Number.parseInt(flags, 8) & CLOSED_ON_EXEC) === 0;
+      } catch {
+        return false;
+      }
+    });
 }
 
 /** The syscall filter as an open file, which bwrap reads from its fd 4; a new one each time, for its offset. */

@@ -206,6 +206,7 @@ export class Worker {
   }
 
   #hear(frame: Frame): void {
+    if (this.#verdict) return;
     if (this.#sections[0] !== frame.slot)
       return this.kill(this.#sections[0], "sandbox-protocol", "an answer out of turn"); // (K4)
     if (frame.type !== FRAME.call) {
