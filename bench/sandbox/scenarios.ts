@@ -1,10 +1,11 @@
-/** What happens to a run when others share the pool: hostile neighbours, and many namespaces. */
+/** What happens to a run when others share the pool: hostile neighbours, many namespaces, many workflows. */
 import type { Script } from "../../host/ports/sandbox.ts";
 import { openPool } from "../../host/sandbox/pool.ts";
 import { compiledSource, NOW_MS, runInPool } from "./job.ts";
 import { sample } from "./measure.ts";
 
 const NAMESPACES = 10;
+const WORKFLOWS = 100;
 
 const hostileSource = (body: string): string => `import { producer, workflow } from "pawl";
 export default workflow({ name: "hostile", producers: { go: producer({ schedule: { interval: "5m" }, async handler() { ${body} } }) } });`;
@@ -21,7 +22,7 @@ export interface Neighbour {
   attacks: number;
 }
 
-/** The benign namespace's p99 alone, then while the other child runs one hostile script after another. */
+/** The benign namespace's p99 alone, then while the other of two children runs one hostile script after another. */
 export async function neighbour(script: Script, forMs: number): Promise<Neighbour> {
   await using pool = openPool({ childrenPerNamespace: 1, maxChildren: 2 });
   const hostile = await Promise.all(HOSTILE.map((body) => compiledSource(hostileSource(body), "hostile.ts")));
@@ -85,4 +86,28 @@ export async function namespaces(script: Script, forMs: number): Promise<Namespa
     tenAtOnce: tenAtOnce.perSecond,
     spawnedInRuns: ten.stats().spawned - spawned,
   };
+}
+
+export interface Workflows {
+  one: number;
+  hundred: number;
+  /** Runs of the hundred, and the isolates that these took: a hundred when each is kept. */
+  runs: number;
+  isolates: number;
+}
+
+/** A hundred workflows in rotation: the isolates they need, and their runs per second beside those of one workflow. */
+export async function workflows(script: Script, forMs: number, rounds: number): Promise<Workflows> {
+  await using single = openPool();
+  await using many = openPool();
+  const scripts = Array.from({ length: WORKFLOWS }, (_, i) => ({ ...script, workflow: `bench-${i}` }));
+  for (let round = 0; round < rounds; round++) for (const one of scripts) await runInPool(many, one, "auto");
+  const { isolates } = many.stats();
+  let turn = 0;
+  const alone = () => runInPool(single, script, "auto");
+  const inTurn = () => runInPool(many, scripts[turn++ % WORKFLOWS] as Script, "auto");
+  await sample(alone, forMs / 2);
+  const one = await sample(alone, forMs);
+  const hundred = await sample(inTurn, forMs);
+  return { one: one.perSecond, hundred: hundred.perSecond, runs: rounds * WORKFLOWS, isolates };
 }

@@ -210,7 +210,6 @@ function mayAsk({ unit, script }: SandboxCall, name: string): boolean {
 }
 
 function invokeBody({ key, scope, call, limits }: TenancyOptions): string {
-  const { script, run } = call;
   const header: InvokeHeader = {
     key,
     scope,
@@ -219,9 +218,15 @@ function invokeBody({ key, scope, call, limits }: TenancyOptions): string {
     hostCalls: limits.hostCalls,
     outputChars: limits.outputBytes,
   };
+  return `${JSON.stringify(header)}\n${invocation(call, limits)}`;
+}
+
+/** What the prelude is told of one call, as text that nobody reads on the way. */
+export function invocation(call: SandboxCall, limits: Limits): string {
+  const { script, run } = call;
   const consumer = script.manifest.consumers[call.handler];
   const handler = call.unit === "producer" ? script.manifest.producers[call.handler] : consumer;
-  const payload = {
+  return JSON.stringify({
     unit: call.unit,
     handler: call.handler,
     runId: run.id,
@@ -242,6 +247,5 @@ function invokeBody({ key, scope, call, limits }: TenancyOptions): string {
     messageChars: limits.messageBytes,
     stateChars: limits.stateBytes,
     preparedChars: limits.preparedBytes,
-  };
-  return `${JSON.stringify(header)}\n${JSON.stringify(payload)}`;
+  });
 }
