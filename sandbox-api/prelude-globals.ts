@@ -18,7 +18,7 @@ export interface Globals {
 export function globals(
   native: Native,
   current: () => Run,
-  web: (name: string, native: Native) => unknown,
+  web: (native: Native) => Record<string, unknown>,
 ): Globals {
   const { defineProperty, getPrototypeOf, keys } = Object;
   const { construct, apply } = Reflect;
@@ -141,13 +141,15 @@ export function globals(
     for (let i = 0; i < 12; i++) next();
     return next;
   };
-  const streams = new WeakMap<Run, { chance: () => number; bytes: () => number }>();
+  type Streams = { phase: string; chance: () => number; bytes: () => number };
+  const streams = new WeakMap<Run, Streams>();
   const { get: streamsGet, set: streamsSet } = WeakMap.prototype;
-  const stream = () => {
+  const stream = (): Streams => {
     const run = current();
-    let mine = apply(streamsGet, streams, [run]) as { chance: () => number; bytes: () => number } | undefined;
-    if (!mine) {
+    let mine = apply(streamsGet, streams, [run]) as Streams | undefined;
+    if (!mine || mine.phase !== run.phase) {
       mine = {
+        phase: run.phase,
         chance: seeded(`${run.seed}:${run.phase}:chance`),
         bytes: seeded(`${run.seed}:${run.phase}:crypto`),
       };
@@ -215,6 +217,7 @@ export function globals(
       subtle: { digest: async (algorithm: unknown, data: unknown) => digest(algorithm, data) },
     };
   };
+  let table: Record<string, unknown> | undefined;
   const lazy: Record<string, () => unknown> = { crypto: makeCrypto };
   for (const name of [
     "URL",
@@ -225,7 +228,7 @@ export function globals(
     "btoa",
     "structuredClone",
   ])
-    lazy[name] = () => web(name, native);
+    lazy[name] = () => (table ??= web(native))[name];
   const names = keys(lazy);
   for (const name of names)
     defineProperty(scope, name, {

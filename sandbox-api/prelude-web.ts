@@ -4,7 +4,7 @@
  */
 import type { Native } from "./prelude.ts";
 
-export function web(wanted: string, native: Native): unknown {
+export function web(native: Native): Record<string, unknown> {
   type Parts = Record<string, string>;
   const { parse, stringify } = JSON;
 
@@ -360,5 +360,5 @@ export function web(wanted: string, native: Native): unknown {
     };
     return clone(root);
   };
-  return { URL, URLSearchParams, TextEncoder, TextDecoder, atob, btoa, structuredClone }[wanted];
+  return { URL, URLSearchParams, TextEncoder, TextDecoder, atob, btoa, structuredClone };
 }
