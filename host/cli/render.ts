@@ -1,4 +1,5 @@
 /** How the CLI speaks: text from scripts is stripped of control characters before a terminal sees it. */
+import { isUtf8 } from "node:buffer";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, join } from "node:path";
 import { styleText } from "node:util";
@@ -18,6 +19,16 @@ export function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
+/** What a terminal acts on or cannot show: controls, invisible and bidirectional marks, separators of lines. */
+const ACTIVE = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
+
+/** One JSON document; what would be active on a terminal is escaped, which changes no value. */
+export function sayJson(value: unknown): void {
+  const escaped = (text: string) =>
+    text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  say(JSON.stringify(value, null, 2).replace(ACTIVE, (one) => (one === "\n" ? one : escaped(one))));
+}
+
 /** Colour only where a person looks at it; `NO_COLOR` is honoured. */
 export function paint(style: Style, text: string): string {
   return styleText(style, text, { stream: process.stdout });
@@ -25,8 +36,7 @@ export function paint(style: Style, text: string): string {
 
 /** Untrusted text on one line, without anything a terminal would act on. */
 export function inert(text: string, max = 200): string {
-  // oxlint-disable-next-line no-control-regex
-  const plain = text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069]/g, " ");
+  const plain = text.replace(ACTIVE, " ");
   return plain.length > max ? `${plain.slice(0, max - 1)}…` : plain;
 }
 
@@ -51,26 +61,33 @@ export function scriptFiles(paths: string[]): ScriptFile[] {
   for (const path of paths) {
     const stat = statSync(path, { throwIfNoEntry: false });
     if (!stat) throw new CliFailure(3, `there is no file or folder ${inert(path)}`);
-    const files = stat.isDirectory()
-      ? readdirSync(path)
-          .sort()
-          .map((name) => join(path, name))
-      : [path];
-    for (const file of files) {
-      if (!/\.m?[jt]s$/.test(file) || /\.(test|d)\.m?[jt]s$/.test(file)) {
-        if (!stat.isDirectory())
-          throw new CliFailure(2, `${inert(path)} is not a script: give a .ts or .js file`);
-        continue;
-      }
-      found.push({
-        path: file,
-        file: basename(file),
-        language: /ts$/.test(file) ? "ts" : "js",
-        source: readFileSync(file, "utf8"),
-      });
-    }
+    if (stat.isDirectory()) {
+      for (const entry of readdirSync(path, { withFileTypes: true }).sort(byName))
+        if (!entry.isDirectory() && isScript(entry.name)) found.push(readScript(join(path, entry.name)));
+    } else if (stat.isFile() && isScript(path)) found.push(readScript(path));
+    else throw new CliFailure(2, `${inert(path)} is not a script: give a .ts or .js file`);
   }
   if (found.length === 0)
     throw new CliFailure(3, `no scripts (.ts or .js) in ${paths.map((path) => inert(path)).join(", ")}`);
   return found;
+}
+
+function byName(a: { name: string }, b: { name: string }): number {
+  return a.name < b.name ? -1 : 1;
+}
+
+function isScript(name: string): boolean {
+  return /\.m?[jt]s$/.test(name) && !/\.(test|d)\.m?[jt]s$/.test(name);
+}
+
+function readScript(path: string): ScriptFile {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(path);
+  } catch (error) {
+    throw new CliFailure(4, `${inert(path)} cannot be read: ${(error as NodeJS.ErrnoException).code ?? ""}`);
+  }
+  if (!isUtf8(bytes)) throw new CliFailure(6, `${inert(path)} is not text in UTF-8: save it as UTF-8`);
+  const language = path.endsWith("ts") ? "ts" : "js";
+  return { path, file: basename(path), language, source: bytes.toString("utf8") };
 }

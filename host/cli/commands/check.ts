@@ -1,6 +1,6 @@
 /** `pawl check`: what an upload would say, without uploading. */
 import { openWorkbench, type Problem, type Workbench } from "../../host.ts";
-import { inert, inertLines, paint, type ScriptFile, say, scriptFiles } from "../render.ts";
+import { inert, inertLines, paint, type ScriptFile, say, sayJson, scriptFiles } from "../render.ts";
 
 export async function check(paths: string[], options: { json?: boolean }): Promise<number> {
   const files = scriptFiles(paths);
@@ -10,10 +10,10 @@ export async function check(paths: string[], options: { json?: boolean }): Promi
     const { ok, problems } = await bench.compile({ ...file, nowMs: Date.now() });
     report.push({ file: file.path, ok, problems });
     if (options.json) continue;
-    if (problems.length === 0) say(`${paint("green", "ok")}  ${inert(file.path)}`);
+    if (ok) say(`${paint("green", "ok")}  ${inert(file.path)}`);
     showProblems(bench, file, problems);
   }
-  if (options.json) say(JSON.stringify(report, null, 2));
+  if (options.json) sayJson(report);
   return report.every((one) => one.ok) ? 0 : 6;
 }
 
@@ -21,9 +21,9 @@ export function showProblems(bench: Workbench, file: ScriptFile, problems: Probl
   for (const one of problems) {
     const place = `${inert(file.path)}:${one.location.line}:${one.location.column}`;
     say(
-      `${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message)}`,
+      `${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message, 400)}`,
     );
     say(inertLines(bench.frame(file.source, one)));
-    say(`  ${paint("dim", `hint: ${one.hint}`)}`);
+    say(`  ${paint("dim", `hint: ${inert(one.hint, 400)}`)}`);
   }
 }

@@ -1,6 +1,6 @@
 /** `pawl doctor`: which layers stand between a script and this machine. */
 import { inspectHardening } from "../../host.ts";
-import { paint, say } from "../render.ts";
+import { paint, say, sayJson } from "../render.ts";
 
 export function doctor(options: { json?: boolean }): number {
   const report = {
@@ -9,7 +9,7 @@ export function doctor(options: { json?: boolean }): number {
     sandbox: inspectHardening(),
   };
   if (options.json) {
-    say(JSON.stringify(report, null, 2));
+    sayJson(report);
     return 0;
   }
   say(`node ${report.node} on ${report.platform}`);

@@ -5,9 +5,18 @@
 import { existsSync, readFileSync } from "node:fs";
 import { z } from "zod";
 import type { Json } from "../../core/workflow.ts";
-import { type Compilation, openWorkbench, type Workbench } from "../../host.ts";
+import { type Compilation, openWorkbench, type Problem, type Workbench } from "../../host.ts";
 import type { HostCall, SandboxCall, SandboxError, SandboxResult, Script } from "../../ports/sandbox.ts";
-import { CliFailure, inert, inertLines, paint, type ScriptFile, say, scriptFiles } from "../render.ts";
+import {
+  CliFailure,
+  inert,
+  inertLines,
+  paint,
+  type ScriptFile,
+  say,
+  sayJson,
+  scriptFiles,
+} from "../render.ts";
 import { showProblems } from "./check.ts";
 
 const event = z.object({ messageId: z.string(), payload: z.json(), publishedAt: z.string().optional() });
@@ -36,6 +45,7 @@ export interface HandlerPreview {
   reservations: { topic: string; ids: string[] }[];
   publishes: { topics: string[]; messageId: string; payload: Json }[];
   inputs: { title: string }[];
+  logs: { level: string; message: string }[];
   intent: { alias: string; tool: string; args: Json } | null;
   state?: Json;
   wakeAt?: string;
@@ -45,22 +55,18 @@ export interface HandlerPreview {
 export async function preview(paths: string[], options: { json?: boolean }): Promise<number> {
   const files = scriptFiles(paths);
   await using bench = openWorkbench();
-  const report: { file: string; handlers: HandlerPreview[] }[] = [];
-  let failed = false;
+  const report: { file: string; ok: boolean; problems: Problem[]; handlers: HandlerPreview[] }[] = [];
   for (const file of files) {
     const compiled = await bench.compile({ ...file, nowMs: Date.now() });
-    if (!compiled.ok) {
-      failed = true;
-      if (!options.json) showProblems(bench, file, compiled.problems);
-      continue;
-    }
-    const handlers = await previewScript(bench, compiled, readFixture(file));
-    failed ||= handlers.some((one) => !one.ok);
-    report.push({ file: file.path, handlers });
-    if (!options.json) show(file, handlers);
+    const handlers = compiled.ok ? await previewScript(bench, compiled, readFixture(file)) : [];
+    const { problems } = compiled;
+    report.push({ file: file.path, ok: compiled.ok && handlers.every((one) => one.ok), problems, handlers });
+    if (options.json) continue;
+    if (compiled.ok) show(file, handlers);
+    else showProblems(bench, file, problems);
   }
-  if (options.json) say(JSON.stringify(report, null, 2));
-  return failed ? 6 : 0;
+  if (options.json) sayJson(report);
+  return report.every((one) => one.ok) ? 0 : 6;
 }
 
 async function previewScript(
@@ -108,6 +114,7 @@ async function previewHandler(
     reservations: [],
     publishes: [],
     inputs: [],
+    logs: [],
     intent: null,
   };
   collect(made, first);
@@ -127,6 +134,7 @@ async function previewHandler(
 }
 
 function collect(made: HandlerPreview, result: SandboxResult): void {
+  made.logs.push(...result.logs.map(({ level, message }) => ({ level, message })));
   if (result.status !== "done") {
     made.ok = false;
     made.error = result.error;
@@ -195,6 +203,8 @@ function show(file: ScriptFile, handlers: HandlerPreview[]): void {
     say(
       `  ${one.kind} ${paint("cyan", one.handler)}${one.title === undefined ? "" : `  script says: ${inert(one.title)}`}`,
     );
+    for (const line of one.logs)
+      say(`    ${paint("dim", `log ${line.level.padEnd(5)}`)}        ${inert(line.message)}`);
     for (const input of one.inputs) say(`    would register   ${inert(input.title)}`);
     for (const { topic, ids } of one.reservations)
       say(`    would reserve    ${topic}  ${inert(ids.join(", "))}`);
