@@ -116,12 +116,10 @@ describe("an abort ends the run", () => {
   test("before it starts: the script never runs", async () => {
     const [controller, call] = abortable("ask");
     controller.abort();
-    let questions = 0;
-    const result = await shared.run(call, () => {
-      questions++;
-      return answered();
-    });
-    expect([said(result), questions]).toEqual(["failed run-aborted", 0]);
+    const { loads } = shared.stats();
+    call.script = asVersion(script, "aborted before");
+    expect(said(await shared.run(call, answered))).toBe("failed run-aborted");
+    expect(shared.stats().loads).toBe(loads);
   });
 });
 
