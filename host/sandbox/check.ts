@@ -51,7 +51,7 @@ export function checkDeclaration(
   const problems: Problem[] = [];
   const at = (path: string): Location => {
     for (let part = path; ; part = part.slice(0, Math.max(0, part.lastIndexOf(".")))) {
-      const found = read.positions[part];
+      const found = Object.hasOwn(read.positions, part) ? read.positions[part] : undefined;
       if (found) return found;
       if (part === "") return { line: 1, column: 1 };
     }

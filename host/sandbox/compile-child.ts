@@ -64,6 +64,7 @@ const BUILT_IN_CHANGED =
   /not extensible|read only property|Cannot (?:add|assign|define|delete|redefine)|built-in/;
 
 export function serve({ vm, prelude }: { vm: typeof ivm; prelude: { text: string; lines: number } }): never {
+  say(FRAME.ready, ""); // from here on the watchdogs of the host count
   const head = fill(HEADER_BYTES);
   const request = JSON.parse(fill(head.readUInt32LE(0)).toString()) as CompileRequest;
   let reply: CompileReply;
@@ -73,9 +74,13 @@ export function serve({ vm, prelude }: { vm: typeof ivm; prelude: { text: string
     if (!(error instanceof Refusal)) throw error;
     reply = { ok: false, finding: error.finding };
   }
-  const out = encodeFrame(FRAME.compiled, 0, 0, JSON.stringify(reply));
-  for (let at = 0; at < out.length; ) at += writeSync(SOCKET, out, at);
+  say(FRAME.compiled, JSON.stringify(reply));
   process.exit(0);
+}
+
+function say(type: number, body: string): void {
+  const out = encodeFrame(type, 0, 0, body);
+  for (let at = 0; at < out.length; ) at += writeSync(SOCKET, out, at);
 }
 
 function fill(bytes: number): Buffer {

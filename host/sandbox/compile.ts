@@ -43,6 +43,8 @@ export type Compilation =
   | { ok: false; problems: Problem[] };
 
 const MAX_BYTES = 1_048_576;
+const MAX_MAP_BYTES = 8 * MAX_BYTES;
+const MAX_PROBLEMS = 100;
 const COMPILE_MS = 5_000;
 const LOAD_MS = 500;
 const LOAD_MEMORY_MB = 64;
@@ -57,6 +59,8 @@ export async function compileScript(upload: Upload): Promise<Compilation> {
   const bytes = Buffer.byteLength(source);
   if (bytes > maxBytes)
     return refuse("script-too-large", `the file is ${bytes} bytes; the limit is ${maxBytes}`);
+  if (Buffer.byteLength(upload.sourceMap ?? "") > MAX_MAP_BYTES)
+    return refuse("script-too-large", `the source map is larger than ${MAX_MAP_BYTES} bytes`);
   if (source.trim() === "") return refuse("script-empty", "the file is empty");
   const bad = source.search(/\0|\p{Surrogate}/u);
   if (bad >= 0) {
@@ -89,7 +93,8 @@ export async function compileScript(upload: Upload): Promise<Compilation> {
     minIntervalMs: upload.minIntervalMs ?? 30_000,
     ...(upload.name === undefined ? {} : { name: upload.name }),
   });
-  if (!checked.manifest) return { ok: false, problems: checked.problems };
+  const problems = checked.problems.slice(0, MAX_PROBLEMS);
+  if (!checked.manifest) return { ok: false, problems };
   const script: CompiledScript = {
     workflow: checked.manifest.name,
     hash: createHash("sha256")
@@ -102,7 +107,7 @@ export async function compileScript(upload: Upload): Promise<Compilation> {
     scope: reply.scope,
   };
   if (upload.sourceMap !== undefined) script.sourceMap = upload.sourceMap;
-  return { ok: true, script, problems: checked.problems };
+  return { ok: true, script, problems };
 }
 
 let program: Buffer | undefined;

@@ -90,12 +90,20 @@ const FIELDS: Record<string, string[]> = {
   hooks: Object.keys(hook.shape),
 };
 
+/** JSON text can carry this name; an object made from it cannot. */
+const GROUPS = ["connections", "topics", "params", "hooks", "producers", "consumers"];
+
 /** The declaration, or `undefined` when something was said. */
 export function readDeclaration(raw: unknown, say: Say): Declaration | undefined {
   if ((raw as { pawl?: unknown } | null)?.pawl !== "workflow") {
     say("not-a-workflow", "", `the default export is ${described(raw)}, not a workflow`);
     return undefined;
   }
+  const lost = GROUPS.filter((group) =>
+    Object.hasOwn(Object((raw as Record<string, unknown>)[group]), "__proto__"),
+  );
+  for (const group of lost) say("bad-name", `${group}.__proto__`, `nothing can be named "__proto__"`);
+  if (lost.length > 0) return undefined;
   const parsed = declaration.safeParse(raw);
   if (!parsed.success) {
     for (const issue of withoutEchoes(parsed.error.issues, raw)) shapeProblem(issue, raw, say);

@@ -7,6 +7,8 @@ import { childrenOf, type Finding, isFunction, startOf } from "./module.ts";
 
 type Tree = Node & Record<string, unknown>;
 
+const MAX_WARNINGS = 100;
+
 /** `consumers.book.subscribes.0` → position. The empty path is the default export itself. */
 export type Positions = Record<string, { line: number; column: number }>;
 
@@ -105,7 +107,7 @@ export function findWarnings(tree: Program): Finding[] {
     const inside = inFunction || isFunction(node);
     if (inside)
       for (const name of written(node))
-        if (outer.has(name) && !names.has(name)) {
+        if (outer.has(name) && !names.has(name) && found.length < MAX_WARNINGS) {
           const message = `${name} is written inside a function, but no run sees what another wrote`;
           found.push(finding(node, "module-state", message));
         }

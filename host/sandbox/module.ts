@@ -71,6 +71,7 @@ export function toFunction({ text, tree, tokens, comments }: Module): string {
   const edits: Edit[] = [];
   let tail = "";
   let exportsDefault = false;
+  // A statement leaves a `;` behind: without it the lines around it could grow together.
   const blank = (from: number, to: number, by = "") =>
     edits.push({ from, to, text: by + text.slice(from + by.length, to).replace(/[^\n\r]/g, " ") });
   refuseForbidden(tree as unknown as Tree, text);
@@ -78,10 +79,10 @@ export function toFunction({ text, tree, tokens, comments }: Module): string {
     if (node.type === "ImportDeclaration") {
       ownModule(node.source as unknown as Tree);
       for (const one of node.specifiers) names.push(bindingOf(one as unknown as Tree));
-      blank(node.start, node.end);
+      blank(node.start, node.end, ";");
     } else if (node.type === "ExportAllDeclaration") {
       ownModule(node.source as unknown as Tree);
-      blank(node.start, node.end);
+      blank(node.start, node.end, ";");
     } else if (node.type === "ExportDefaultDeclaration") {
       if (node.declaration.type.endsWith("Declaration"))
         throw new Refusal(
@@ -102,7 +103,8 @@ export function toFunction({ text, tree, tokens, comments }: Module): string {
           tail = `__out(${nameOf(one["local"])});`;
           exportsDefault = true;
         }
-      blank(node.start, node.declaration ? node.start + "export".length : node.end);
+      if (node.declaration) blank(node.start, node.start + "export".length);
+      else blank(node.start, node.end, ";");
     }
   if (!exportsDefault)
     throw new Refusal("no-default-export", "the file has no default export", wouldExport(tree));
