@@ -10,7 +10,7 @@ import { createHash } from "node:crypto";
 import type ivm from "isolated-vm";
 
 export type RealmScope = "fresh" | "frozen" | "reused";
-export type SendToHost = (kind: string, id: number, name: string, json: string) => void;
+type SendToHost = (kind: string, id: number, name: string, json: string) => void;
 
 const RUNS_PER_REALM = 1_000;
 const RUNS_PER_ROOM = 20_000;

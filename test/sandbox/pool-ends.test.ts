@@ -1,8 +1,8 @@
 // How a run ends when it does not end by itself: limits, aborts, dying processes, a closing pool, a dying host.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Limits, SandboxCall, Script } from "../../host/ports/sandbox.ts";
 import { openPool, type Pool } from "../../host/sandbox/pool.ts";
@@ -20,6 +20,7 @@ import {
   until,
 } from "./pool-jobs.ts";
 
+const ORPHANS = fileURLToPath(new URL("./pool-orphans.ts", import.meta.url));
 const linux = process.platform === "linux";
 let script: Script;
 let shared: Pool;
@@ -189,7 +190,7 @@ test("closing the pool ends what runs and what waits, as lost, and leaves no pro
 
 describe.runIf(linux)("kill -9 of the host leaves no process behind", () => {
   test.each([1, 2, 3])("at level %i at most", async (level) => {
-    const host = spawn(process.execPath, [join(import.meta.dirname, "pool-orphans.ts"), String(level)], {
+    const host = spawn(process.execPath, [ORPHANS, String(level)], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     const [line] = (await once(createInterface({ input: host.stdout }), "line")) as [string];
