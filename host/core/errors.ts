@@ -209,6 +209,36 @@ export const ERRORS = {
     summary: "A sandbox process could not be started.",
     fix: "Run `pawl doctor`.",
   },
+  "store-locked": {
+    blame: "operator",
+    class: "internal",
+    summary: "Another host has this data folder open.",
+    fix: "Stop the other host, or choose another folder with --data.",
+  },
+  "store-newer": {
+    blame: "operator",
+    class: "internal",
+    summary: "The data was written by a newer version of Pawl.",
+    fix: "Start that version, or restore a backup that this one wrote.",
+  },
+  "store-migrated-differently": {
+    blame: "operator",
+    class: "internal",
+    summary: "The data was migrated by a program with other migrations.",
+    fix: "Start the program that wrote it.",
+  },
+  "store-durability": {
+    blame: "operator",
+    class: "internal",
+    summary: "The database does not keep its promise to write through.",
+    fix: "Put the data folder on a local disk.",
+  },
+  "store-broken": {
+    blame: "host",
+    class: "internal",
+    summary: "The disk refused a write; the host has stopped.",
+    fix: "Free space or repair the disk, then start again: everything acknowledged is there.",
+  },
 } as const satisfies Record<string, CatalogueRow>;
 
 export type ErrorCode = keyof typeof ERRORS;

@@ -26,7 +26,7 @@ const ZONES: readonly Zone[] = [
   zone("core", folder("host/core/"), ["cron"], [], false),
   zone("ports", folder("host/ports/"), ["core", "cron"], [], false),
   zone("engine", folder("host/engine/"), ["core", "cron", "ports"], [], false),
-  zone("store", folder("host/store/"), ["core", "cron", "ports"], [], true),
+  zone("store", folder("host/store/"), ["core", "cron", "ports"], ["better-sqlite3"], true),
   zone(
     "sandbox",
     folder("host/sandbox/"),
@@ -43,7 +43,7 @@ const ZONES: readonly Zone[] = [
     "cli",
     folder("host/cli/"),
     ["core", "cron", "ports", "engine", "contract", "root"],
-    ["commander"],
+    ["commander", "zod"],
     true,
   ),
   zone("config", exactly("host/config.ts"), ["core", "cron"], ["zod"], true),

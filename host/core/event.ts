@@ -1,0 +1,68 @@
+/**
+ * Events, deliveries and inputs (02 §8): what publishing does to what is already there. Decides from the rows it is
+ * shown; the store finds them.
+ *
+ * E1. A messageId exists once per workflow and topic; publishing it again never revives what was consumed or skipped.
+ * E2. A changed payload is a new revision for pending deliveries and triggers them; a reserved one keeps what it pinned.
+ */
+import type { DeliveryId, EpochMs, EventId, HandlerId, InputId, RunId } from "./ids.ts";
+import type { JsonText } from "./workflow.ts";
+
+export type DeliveryStatus = "pending" | "reserved" | "consumed" | "skipped" | "dead";
+
+export interface Delivery {
+  id: DeliveryId;
+  event: EventId;
+  handler: HandlerId;
+  status: DeliveryStatus;
+  reservedBy?: RunId;
+  attempts: number;
+  /** Payload revision that the reserving run saw. */
+  revision: number;
+  changeSeq: number;
+}
+
+/** What an author or a client hands over. */
+export interface Publication {
+  topic: string;
+  messageId: string;
+  payload: JsonText;
+  /** Inputs that caused it, besides those inherited from the reserved events. */
+  inputs: InputId[];
+  hops: number;
+}
+
+export interface ExistingEvent {
+  id: EventId;
+  revision: number;
+  payloadHash: string;
+  lastSeenAtMs: EpochMs;
+  deliveries: Pick<Delivery, "id" | "handler" | "status">[];
+}
+
+export type PublishDecision =
+  | { outcome: "created" }
+  /** `seen` says whether the dedup horizon is due to be written again (at most daily). */
+  | { outcome: "unchanged"; seen: boolean }
+  | {
+      outcome: "updated";
+      /** Pending: they see the new payload and trigger. */
+      renewed: DeliveryId[];
+      /** Reserved: they keep the old one; their run, if it commits, marks them late. */
+      late: DeliveryId[];
+    };
+
+const DAY_MS = 86_400_000;
+
+export function decidePublish(
+  existing: ExistingEvent | undefined,
+  payloadHash: string,
+  atMs: EpochMs,
+): PublishDecision {
+  if (!existing) return { outcome: "created" }; // (E1)
+  if (existing.payloadHash === payloadHash)
+    return { outcome: "unchanged", seen: atMs - existing.lastSeenAtMs >= DAY_MS };
+  const ids = (status: DeliveryStatus) =>
+    existing.deliveries.filter((one) => one.status === status).map((one) => one.id);
+  return { outcome: "updated", renewed: ids("pending"), late: ids("reserved") }; // (E2)
+}

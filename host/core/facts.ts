@@ -1,0 +1,79 @@
+/**
+ * What the core is shown before it decides: one workflow, its handlers, and the run at stake, as the store read them in
+ * one snapshot. The verbs take these and return a Change.
+ */
+import type { Change, Write } from "./change.ts";
+import type { DeliveryId, EpochMs, HandlerId, NamespaceId, RunId, WorkflowId } from "./ids.ts";
+import type { Mutation } from "./mutation.ts";
+import type { Kind, Run, RunState } from "./run.ts";
+import type { JsonText, Schedule } from "./workflow.ts";
+
+export interface WorkflowFacts {
+  id: WorkflowId;
+  namespace: NamespaceId;
+  name: string;
+  revision: number;
+  generation: number;
+  activeVersion: number;
+  seq: number;
+  paused: boolean;
+  archived: boolean;
+  mode: "auto" | "step";
+  consumerStreak: number;
+  openRun?: OpenRunFacts;
+  handlers: HandlerFacts[];
+}
+
+export interface OpenRunFacts {
+  id: RunId;
+  active: boolean;
+  readyAtMs?: EpochMs;
+}
+
+export interface HandlerFacts {
+  id: HandlerId;
+  kind: Kind;
+  name: string;
+  order: number;
+  /** Dropped by the active version; its deliveries stay, nothing runs. */
+  orphaned: boolean;
+  schedule?: Schedule;
+  hasMutate: boolean;
+  hasNext: boolean;
+  state?: JsonText;
+  seenSeq: number;
+  queued?: { reason: "queued" | "deploy"; atMs: EpochMs };
+  triggered?: { reason: "deploy" | "woken" | "more" | "requeued"; atMs: EpochMs };
+  wakeAtMs?: EpochMs;
+  nextRunAtMs?: EpochMs;
+  anchorMs?: EpochMs;
+  /** Publishing time of the oldest pending delivery, if there is one. */
+  oldestPendingAtMs?: EpochMs;
+  /** When the oldest pending delivery beyond `seenSeq` changed, if there is one. */
+  newPendingAtMs?: EpochMs;
+}
+
+/** Everything the verbs look at when a run is at stake. */
+export interface RunFacts {
+  workflow: WorkflowFacts;
+  handler: HandlerFacts;
+  run: Run;
+  mutation?: Mutation;
+  /** Deliveries that the run holds. */
+  reserved: DeliveryId[];
+  /** Deliveries that the run had held and gave back when it failed, still pending. */
+  released: DeliveryId[];
+}
+
+export const stateOf = ({ kind, phase, status }: Run): RunState => ({ kind, phase, status });
+
+/** The frame of every step of a run: who it is about and what it expects. */
+export function step(verb: string, { run }: Pick<RunFacts, "run">, atMs: EpochMs, writes: Write[]): Change {
+  return {
+    verb,
+    workflow: run.workflow,
+    atMs,
+    expect: { run: { id: run.id, revision: run.revision } },
+    writes,
+  };
+}

@@ -1,0 +1,48 @@
+/** What a Change expects, compared with what is there, before anything is written. */
+import type { Change } from "../../core/change.ts";
+import type { DeliveryId } from "../../core/ids.ts";
+import type { Refused } from "../../ports/store.ts";
+import type { Row } from "../rows.ts";
+import type { WorkflowCursor } from "./apply.ts";
+import type { Statements } from "./statements.ts";
+
+export function refusalOf(
+  { expect, writes }: Change,
+  cursor: WorkflowCursor,
+  statements: Statements,
+): Refused | undefined {
+  const { workflowRevision, generation, run, mutation, deliveries, handlerIdle } = expect;
+  if (workflowRevision !== undefined && workflowRevision !== cursor.revision) return no("stale-workflow");
+  if (generation !== undefined && generation !== cursor.generation) return no("stale-workflow");
+  if (run) {
+    const revision = statements.sql("SELECT revision FROM runs WHERE id = ?").pluck().get(run.id);
+    if (revision !== run.revision) return no("stale-run");
+  }
+  if (mutation) {
+    const status = statements.sql("SELECT status FROM mutations WHERE id = ?").pluck().get(mutation.id);
+    if (status !== mutation.status) return no("stale-row");
+  }
+  if (deliveries) {
+    const gone = deliveries.ids.filter((id) => !isAsExpected(id, deliveries, statements));
+    if (gone.length > 0) return { ok: false, because: "stale-deliveries", deliveries: gone };
+  }
+  if (handlerIdle !== undefined && cursor.openRun !== null) {
+    const open = statements.sql("SELECT handler FROM runs WHERE id = ?").pluck().get(cursor.openRun);
+    if (open === handlerIdle) return no("not-idle");
+  }
+  const opens = writes.some((write) => write.do === "run.create" && write.run.retryOf === undefined);
+  return opens && cursor.openRun !== null ? no("stale-workflow") : undefined;
+}
+
+function isAsExpected(
+  id: DeliveryId,
+  { status, reservedBy }: NonNullable<Change["expect"]["deliveries"]>,
+  statements: Statements,
+): boolean {
+  const row = statements.sql("SELECT status, reserved_by FROM deliveries WHERE id = ?").get(id) as
+    | Row
+    | undefined;
+  return row?.["status"] === status && (reservedBy === undefined || row["reserved_by"] === reservedBy);
+}
+
+const no = (because: Refused["because"]): Refused => ({ ok: false, because });

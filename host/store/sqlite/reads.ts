@@ -1,0 +1,246 @@
+/** What the engine decides on, read in one go: the core's facts from rows. Every statement here runs by an index. */
+import type { Database } from "better-sqlite3";
+import type { VersionRow } from "../../core/change.ts";
+import type { Delivery } from "../../core/event.ts";
+import type { HandlerFacts, OpenRunFacts, RunFacts, WorkflowFacts } from "../../core/facts.ts";
+import type { DeliveryFacts } from "../../core/operate.ts";
+import type { Manifest } from "../../core/workflow.ts";
+import type { DueWorkflow, PendingEvent } from "../../ports/store.ts";
+import { fromRow, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
+import { Statements } from "./statements.ts";
+
+export class Reads {
+  readonly #statements: Statements;
+  /** Manifests never change; a few hundred of them serve almost every read. */
+  readonly #manifests = new Map<string, Manifest>();
+
+  constructor(db: Database) {
+    this.#statements = new Statements(db);
+  }
+
+  due(nowMs: number, limit: number): DueWorkflow[] {
+    const rows = this.#statements
+      .sql(
+        "SELECT id, namespace, due_at FROM workflows WHERE due_at IS NOT NULL AND due_at <= ?+0 ORDER BY due_at LIMIT ?",
+      )
+      .all(nowMs, limit) as Row[];
+    return rows.map((row) => ({
+      workflow: row["id"] as number,
+      namespace: row["namespace"] as number,
+      dueAtMs: row["due_at"] as number,
+    }));
+  }
+
+  nextDueAt(): number | undefined {
+    const workflow = this.#statements
+      .sql("SELECT due_at FROM workflows WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1")
+      .pluck()
+      .get() as number | undefined;
+    const check = this.#statements
+      .sql(
+        "SELECT next_check_at FROM mutations WHERE status IN ('in_flight', 'needs_reconcile', 'indeterminate') AND next_check_at IS NOT NULL ORDER BY next_check_at LIMIT 1",
+      )
+      .pluck()
+      .get() as number | undefined;
+    return workflow === undefined ? check : check === undefined ? workflow : Math.min(workflow, check);
+  }
+
+  workflow(id: number): WorkflowFacts | undefined {
+    const row = this.#statements.sql("SELECT * FROM workflows WHERE id = ?").get(id) as Row | undefined;
+    if (!row) return undefined;
+    const manifest = this.#manifest(id, row["active_version"] as number);
+    const openRun = row["open_run"] === null ? undefined : this.#openRun(row["open_run"] as number);
+    return {
+      id,
+      namespace: row["namespace"] as number,
+      name: row["name"] as string,
+      revision: row["revision"] as number,
+      generation: row["generation"] as number,
+      activeVersion: row["active_version"] as number,
+      seq: row["seq"] as number,
+      paused: row["paused"] === 1,
+      archived: row["archived"] === 1,
+      mode: row["mode"] as WorkflowFacts["mode"],
+      consumerStreak: row["consumer_streak"] as number,
+      handlers: this.#handlers(id, manifest),
+      ...(openRun ? { openRun } : {}),
+    };
+  }
+
+  run(id: number): RunFacts | undefined {
+    const row = this.#statements.sql("SELECT * FROM runs WHERE id = ?").get(id) as Row | undefined;
+    if (!row) return undefined;
+    const run = fromRow(row, RUN_COLUMNS);
+    const workflow = this.workflow(run.workflow) as WorkflowFacts;
+    const mutation = this.#statements
+      .sql("SELECT * FROM mutations WHERE owner_run = ?+0 ORDER BY id DESC LIMIT 1")
+      .get(id) as Row | undefined;
+    return {
+      workflow,
+      handler: workflow.handlers.find((one) => one.id === run.handler) as HandlerFacts,
+      run,
+      reserved: this.#statements
+        .sql("SELECT id FROM deliveries WHERE reserved_by = ?+0 AND status = 'reserved' ORDER BY seq")
+        .pluck()
+        .all(id) as number[],
+      released: this.#statements
+        .sql(
+          "SELECT id FROM deliveries WHERE released_by = ?+0 AND status = 'pending' AND released_by IS NOT NULL ORDER BY seq",
+        )
+        .pluck()
+        .all(id) as number[],
+      ...(mutation ? { mutation: fromRow(mutation, MUTATION_COLUMNS) } : {}),
+    };
+  }
+
+  delivery(id: number): DeliveryFacts | undefined {
+    const row = this.#statements
+      .sql("SELECT d.*, e.workflow FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?")
+      .get(id) as Row | undefined;
+    if (!row) return undefined;
+    const workflow = this.workflow(row["workflow"] as number) as WorkflowFacts;
+    const delivery: Delivery = {
+      id,
+      event: row["event"] as number,
+      handler: row["handler"] as number,
+      status: row["status"] as Delivery["status"],
+      attempts: row["attempts"] as number,
+      revision: row["revision"] as number,
+      changeSeq: row["change_seq"] as number,
+      ...(row["reserved_by"] === null ? {} : { reservedBy: row["reserved_by"] as number }),
+    };
+    const holder = delivery.reservedBy === undefined ? undefined : this.run(delivery.reservedBy);
+    return {
+      delivery,
+      workflow,
+      handler: workflow.handlers.find((one) => one.id === delivery.handler) as HandlerFacts,
+      ...(holder ? { holder } : {}),
+    };
+  }
+
+  pending(
+    handler: number,
+    topic: string,
+    { limit, messageIds }: { limit: number; messageIds?: readonly string[] },
+  ): PendingEvent[] {
+    const columns =
+      "d.id AS delivery, e.message_id AS messageId, e.payload_json AS payload, e.updated_at AS publishedAtMs";
+    if (!messageIds)
+      return this.#statements
+        .sql(
+          `SELECT ${columns} FROM deliveries d JOIN events e ON e.id = d.event
+           WHERE d.handler = ?+0 AND d.status = 'pending' AND e.topic = ? ORDER BY d.seq LIMIT ?`,
+        )
+        .all(handler, topic, limit) as PendingEvent[];
+    const one = this.#statements.sql(
+      `SELECT ${columns} FROM events e JOIN deliveries d ON d.event = e.id
+       WHERE e.workflow = (SELECT workflow FROM handlers WHERE id = @handler) AND e.topic = @topic AND e.message_id = @messageId
+         AND d.handler = @handler AND d.status = 'pending'`,
+    );
+    return messageIds
+      .slice(0, limit)
+      .flatMap((messageId) => one.all({ handler, topic, messageId }) as PendingEvent[]);
+  }
+
+  causes(deliveries: readonly number[]): { hops: number; inputs: number[] } {
+    const inputs = new Set<number>();
+    let hops = 0;
+    for (const id of deliveries) {
+      const row = this.#statements
+        .sql("SELECT e.id, e.hops FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?")
+        .get(id) as Row | undefined;
+      if (!row) continue;
+      hops = Math.max(hops, row["hops"] as number);
+      const caused = this.#statements
+        .sql("SELECT input FROM causes WHERE event = ?")
+        .pluck()
+        .all(row["id"] as number);
+      for (const input of caused) inputs.add(input as number);
+    }
+    return { hops, inputs: [...inputs] };
+  }
+
+  version(workflow: number, number: number): VersionRow | undefined {
+    const row = this.#statements
+      .sql("SELECT * FROM versions WHERE workflow = ? AND number = ?")
+      .get(workflow, number) as Row | undefined;
+    if (!row) return undefined;
+    return {
+      number,
+      hash: row["hash"] as string,
+      language: row["language"] as VersionRow["language"],
+      source: row["source"] as string,
+      code: row["code"] as string,
+      manifest: JSON.parse(row["manifest_json"] as string) as Manifest,
+      scope: row["scope"] as VersionRow["scope"],
+      ...(row["source_map"] === null ? {} : { sourceMap: row["source_map"] as string }),
+      ...(row["note"] === null ? {} : { note: row["note"] as string }),
+    };
+  }
+
+  /** Active runs of every incarnation but this one. */
+  interrupted(own: number, limit: number): number[] {
+    return this.#statements
+      .sql("SELECT id FROM runs WHERE status = 'active' AND (host < @own OR host > @own) LIMIT @limit")
+      .pluck()
+      .all({ own, limit }) as number[];
+  }
+
+  checksDue(nowMs: number, limit: number): number[] {
+    return this.#statements
+      .sql(
+        "SELECT owner_run FROM mutations WHERE status IN ('in_flight', 'needs_reconcile', 'indeterminate') AND next_check_at <= ?+0 ORDER BY next_check_at LIMIT ?",
+      )
+      .pluck()
+      .all(nowMs, limit) as number[];
+  }
+
+  #openRun(id: number): OpenRunFacts {
+    const row = this.#statements.sql("SELECT status, ready_at FROM runs WHERE id = ?").get(id) as Row;
+    return {
+      id,
+      active: row["status"] === "active",
+      ...(row["ready_at"] === null ? {} : { readyAtMs: row["ready_at"] as number }),
+    };
+  }
+
+  #handlers(workflow: number, manifest: Manifest | undefined): HandlerFacts[] {
+    const rows = this.#statements
+      .sql(
+        `SELECT h.*,
+           (SELECT e.created_at FROM deliveries d JOIN events e ON e.id = d.event
+            WHERE d.handler = h.id AND d.status = 'pending' ORDER BY d.seq LIMIT 1) AS oldest_at,
+           (SELECT e.updated_at FROM deliveries d JOIN events e ON e.id = d.event
+            WHERE d.handler = h.id AND d.status = 'pending' AND d.change_seq > h.seen_seq
+            ORDER BY d.change_seq LIMIT 1) AS new_at
+         FROM handlers h WHERE h.workflow = ?+0 ORDER BY h.ord`,
+      )
+      .all(workflow) as Row[];
+    return rows.map((row) => handlerFromRow(row, declared(row, manifest)));
+  }
+
+  #manifest(workflow: number, version: number): Manifest | undefined {
+    const key = `${workflow}/${version}`;
+    const known = this.#manifests.get(key);
+    if (known) return known;
+    const text = this.#statements
+      .sql("SELECT manifest_json FROM versions WHERE workflow = ? AND number = ?")
+      .pluck()
+      .get(workflow, version) as string | undefined;
+    if (text === undefined) return undefined;
+    if (this.#manifests.size >= 1_000) this.#manifests.delete(this.#manifests.keys().next().value as string);
+    const manifest = JSON.parse(text) as Manifest;
+    this.#manifests.set(key, manifest);
+    return manifest;
+  }
+}
+
+function declared(row: Row, manifest: Manifest | undefined): Parameters<typeof handlerFromRow>[1] {
+  const name = row["name"] as string;
+  if (row["kind"] === "producer") {
+    const schedule = manifest?.producers[name]?.schedule;
+    return { hasMutate: false, hasNext: false, ...(schedule ? { schedule } : {}) };
+  }
+  const consumer = manifest?.consumers[name];
+  return { hasMutate: consumer?.hasMutate ?? false, hasNext: consumer?.hasNext ?? false };
+}

@@ -1,0 +1,142 @@
+/** The rows that a Change leaves for people: slots, versions, inbox, audit, outbox, transcripts and logs. */
+import { createHash } from "node:crypto";
+import type { Write } from "../../core/change.ts";
+import type { Cell, Row } from "../rows.ts";
+import type { Statements } from "./statements.ts";
+
+type RecordWrite = Extract<
+  Write,
+  {
+    do: "slot" | "version.create" | "inbox.open" | "inbox.close" | "audit" | "outbox" | "transcript" | "logs";
+  }
+>;
+
+export const hash = (text: string): string =>
+  createHash("sha256").update(text).digest("base64url").slice(0, 22);
+
+/** Each link covers the one before it, so that a changed or missing row shows. */
+export function auditHash(previous: string, cells: readonly Cell[]): string {
+  return createHash("sha256")
+    .update(JSON.stringify([previous, ...cells]))
+    .digest("hex");
+}
+
+export class Records {
+  readonly #statements: Statements;
+  readonly #newId: () => number;
+
+  constructor(statements: Statements, newId: () => number) {
+    this.#statements = statements;
+    this.#newId = newId;
+  }
+
+  write(write: RecordWrite, of: { workflow: number; namespace: number }, atMs: number): void {
+    switch (write.do) {
+      case "slot":
+        return this.#slot(write);
+      case "version.create":
+        return this.#version(write, of.workflow, atMs);
+      case "inbox.open":
+        return this.#openInbox(write, of.workflow, atMs);
+      case "inbox.close":
+        return this.#closeInbox(write, of.workflow, atMs);
+      case "audit":
+        return this.#audit(write, of, atMs);
+      case "outbox":
+        return this.#run(
+          "INSERT INTO outbox (id, workflow, topic, body_json, created_at, next_at) VALUES (?, ?, ?, ?, ?, ?)",
+          [this.#newId(), of.workflow, write.topic, write.body, atMs, atMs],
+        );
+      case "transcript":
+        return this.#transcript(write, atMs);
+      case "logs":
+        return this.#run("INSERT INTO logs (id, run, unit, lines_json, at) VALUES (?, ?, ?, ?, ?)", [
+          this.#newId(),
+          write.run,
+          write.unit,
+          write.lines,
+          atMs,
+        ]);
+    }
+  }
+
+  #run(sql: string, cells: Cell[]): void {
+    this.#statements.sql(sql).run(cells);
+  }
+
+  #slot({ handler, range }: Extract<Write, { do: "slot" }>): void {
+    const { fromMs, toMs, count, countIsFloor, fate, run, why } = range;
+    this.#run(
+      "INSERT INTO slots (handler, from_at, to_at, count, count_is_floor, fate, run, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      [handler, fromMs, toMs, count, countIsFloor ? 1 : 0, fate, run ?? null, why ?? null],
+    );
+  }
+
+  #version({ version }: Extract<Write, { do: "version.create" }>, workflow: number, atMs: number): void {
+    const { number, hash: content, language, source, code, sourceMap, manifest, scope, note } = version;
+    this.#run(
+      "INSERT INTO versions (workflow, number, hash, language, source, code, source_map, manifest_json, scope, note, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      [
+        workflow,
+        number,
+        content,
+        language,
+        source,
+        code,
+        sourceMap ?? null,
+        JSON.stringify(manifest),
+        scope,
+        note ?? null,
+        atMs,
+      ],
+    );
+  }
+
+  #openInbox(write: Extract<Write, { do: "inbox.open" }>, workflow: number, atMs: number): void {
+    this.#run(
+      "INSERT INTO inbox (id, workflow, kind, run, handler, detail_json, opened_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+      [write.id, workflow, write.kind, write.run ?? null, write.handler ?? null, write.detail ?? null, atMs],
+    );
+  }
+
+  #closeInbox(write: Extract<Write, { do: "inbox.close" }>, workflow: number, atMs: number): void {
+    const narrowed = (["run", "kind", "id"] as const).filter((column) => write[column] !== undefined);
+    this.#run(
+      `UPDATE inbox SET closed_at = ? WHERE closed_at IS NULL AND workflow = ?${narrowed.map((column) => ` AND ${column} = ?`).join("")}`,
+      [atMs, workflow, ...narrowed.map((column) => write[column] as Cell)],
+    );
+  }
+
+  #audit(
+    write: Extract<Write, { do: "audit" }>,
+    of: { workflow: number; namespace: number },
+    atMs: number,
+  ): void {
+    const last = this.#statements
+      .sql("SELECT audit_seq, audit_hash FROM namespaces WHERE id = ?")
+      .get(of.namespace) as Row;
+    const seq = (last["audit_seq"] as number) + 1;
+    const { actor, action, run, detail, note } = write;
+    const cells: Cell[] = [atMs, actor, action, of.workflow, run ?? null, detail, note ?? null];
+    const link = auditHash(last["audit_hash"] as string, cells);
+    this.#run(
+      "INSERT INTO audit (namespace, seq, at, actor, action, workflow, run, detail_json, note, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+      [of.namespace, seq, ...cells, link],
+    );
+    this.#run("UPDATE namespaces SET audit_seq = ?, audit_hash = ? WHERE id = ?", [seq, link, of.namespace]);
+  }
+
+  #transcript(write: Extract<Write, { do: "transcript" }>, atMs: number): void {
+    const blob = hash(write.body);
+    this.#run(
+      "INSERT INTO blobs (hash, body_json, used_at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET used_at = excluded.used_at",
+      [blob, write.body, atMs],
+    );
+    this.#run("INSERT OR REPLACE INTO transcripts (run, unit, blob, at) VALUES (?, ?, ?, ?)", [
+      write.run,
+      write.unit,
+      blob,
+      atMs,
+    ]);
+  }
+}
