@@ -111,7 +111,8 @@ function compile(
     scope = "fresh";
     loaded = load(request, code, vm, prelude, scope, busy);
   }
-  if (loaded.kind === "fail") throw loadFailure(loaded.json, firstOf(tree, /^Throw/) ?? fallback);
+  if (loaded.kind === "fail")
+    throw loadFailure(loaded.json, tree.loc?.end.line ?? 1, firstOf(tree, /^Throw/) ?? fallback);
   const consumers = (JSON.parse(loaded.json) as { consumers?: object } | null)?.consumers ?? {};
   return {
     ok: true,
@@ -127,9 +128,11 @@ function compile(
   };
 }
 
-function loadFailure(json: string, fallback: Place): Refusal {
+/** The stack is the script's own to invent: a place that the file does not have is none. */
+function loadFailure(json: string, lines: number, fallback: Place): Refusal {
   const { name, message, stack } = JSON.parse(json) as { name: string; message: string; stack: string };
-  const at = authorPlace(stack);
+  const claimed = authorPlace(stack);
+  const at = claimed && claimed.line <= lines && claimed.column >= 0 ? claimed : undefined;
   // Only the prelude's own frames: it could not read the declaration as data.
   if (!at && name === "RangeError" && message.startsWith("the declaration"))
     return new Refusal("manifest-invalid", message, fallback, "Declare plain, finite data.");
