@@ -154,7 +154,7 @@ describe("a death", () => {
     "by SIGKILL from outside, at %s process, is nobody's fault",
     async (which) => {
       await using pool = openPool({ childrenPerNamespace: 1 });
-      for (let time = 0; time < 4; time++) {
+      for (let time = 0; time < 2; time++) {
         const held = heldAnswers();
         const limits = { sectionMs: 20_000, cpuMs: 20_000 };
         const result = pool.run(jobCall(script, "askThenSpin", 0, { limits }), held.answer);

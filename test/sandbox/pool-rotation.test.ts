@@ -27,7 +27,7 @@ test.runIf(process.platform === "linux")(
       const inner = pool.stats().pids.map((pid) => processTree(pid).at(-1) ?? pid);
       return [openFiles("self"), ...inner.map(openFiles)];
     };
-    const settled = () => pool.stats().children === 3;
+    const settled = () => pool.stats().rssBytes.filter((bytes) => bytes > 0).length === 3;
     const outcomes = new Set<string>();
     let [filesBefore, childrenBefore] = [[] as number[], 0];
     const warmUp = RUNS / 4;
@@ -41,7 +41,7 @@ test.runIf(process.platform === "linux")(
       if (n >= warmUp && n % LOOK_EVERY === 0)
         rss.push(pool.stats().rssBytes.reduce((sum, bytes) => sum + bytes, 0));
     }
-    await until(settled);
+    await until(() => settled() && String(files()) === String(filesBefore)).catch(() => {});
     const third = Math.floor(rss.length / 3);
     const [first, last] = [mean(rss.slice(0, third)), mean(rss.slice(-third))];
     const drift = (last - first) / first;
