@@ -1,0 +1,64 @@
+/** Reference pages that are written from the code they describe. */
+import { ERRORS } from "../../host/core/errors.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../host/ports/sandbox.ts";
+import { FORBIDDEN } from "../sandbox/forbidden.ts";
+
+const NOTE = "<!-- Written by `PAWL_GOLDEN=write npm test -- test/docs`. Edit the code, not this page. -->";
+
+const table = (head: string[], rows: string[][]): string =>
+  [head, head.map(() => "---"), ...rows].map((row) => `| ${row.map(cell).join(" | ")} |`).join("\n");
+
+const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll("\n", " ");
+
+const LIMITS: Record<keyof Limits, [what: string, unit: string, code: string]> = {
+  sectionMs: ["CPU time of one uninterrupted section", "ms", "cpu-limit"],
+  cpuMs: ["CPU time of a phase", "ms", "cpu-limit"],
+  wallMs: ["time of a phase, waiting included", "ms", "wall-limit"],
+  memoryMb: ["heap", "MB", "memory-limit"],
+  hostCalls: ["calls to the host in a phase", "", "host-call-limit"],
+  hostCallsAtOnce: ["calls waiting at once; more wait their turn", "", ""],
+  messageBytes: ["one call, answer, payload or intent", "bytes", "value-too-large"],
+  outputBytes: ["everything one phase hands over", "bytes", "output-limit"],
+  stateBytes: ["a handler's state", "bytes", "value-too-large"],
+  preparedBytes: ["what `prepare` returns", "bytes", "value-too-large"],
+  logLines: ["log lines of a phase; the rest is dropped", "", ""],
+  logLineChars: ["characters of a log line; the rest is cut", "", ""],
+  maxPublishes: ["events published by a run", "", "publish-limit"],
+};
+
+export function limitsPage(): string {
+  const rows = (Object.keys(LIMITS) as (keyof Limits)[]).map((field) => {
+    const [what, unit, code] = LIMITS[field];
+    return [`\`${field}\``, what, `${DEFAULT_LIMITS[field]} ${unit}`.trim(), code && `\`${code}\``];
+  });
+  return `${NOTE}\n\n# Limits of a script\n\n${table(["limit", "of", "default", "ends the run with"], rows)}\n`;
+}
+
+export function frozenPage(): string {
+  const rows = FORBIDDEN.map(([code, message]) => [`\`${code}\``, message]);
+  return [
+    NOTE,
+    "# What the frozen scope forbids",
+    "A script that does one of these while `scope: frozen` is demanded ends with `frozen-builtin` and this message. With the default, `auto`, the host runs it in a fresh scope instead.",
+    table(["the script does", "the author reads"], rows),
+    "Each message is followed by `: built-in objects cannot be changed in the frozen scope`.",
+    "",
+  ].join("\n\n");
+}
+
+export function errorsPage(): string {
+  const rows = Object.entries(ERRORS).map(([code, row]) => [
+    `\`${code}\``,
+    row.blame,
+    row.class,
+    row.summary,
+    row.fix,
+  ]);
+  return [
+    NOTE,
+    "# Error codes",
+    "A code is stable: it may be added, never renamed. The class decides what happens to a run.",
+    table(["code", "to blame", "class", "what happened", "what to do"], rows),
+    "",
+  ].join("\n\n");
+}

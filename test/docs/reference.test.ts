@@ -1,0 +1,11 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { errorsPage, frozenPage, limitsPage } from "./generated.ts";
+
+const PAGES = { "limits.md": limitsPage, "frozen.md": frozenPage, "errors.md": errorsPage };
+
+test.each(Object.entries(PAGES))("docs/reference/%s says what the code does", (name, page) => {
+  const file = new URL(`../../docs/reference/${name}`, import.meta.url);
+  if (process.env["PAWL_GOLDEN"] === "write") writeFileSync(file, page());
+  expect(readFileSync(file, "utf8")).toBe(page());
+});
