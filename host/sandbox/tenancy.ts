@@ -101,7 +101,7 @@ export class Tenancy implements Tenant {
       const said = `the arguments of ${name} are ${bytes} bytes; the limit is ${limits.messageBytes}`;
       return this.#stop(located(call, "value-too-large", said, ""));
     }
-    if (!mayAsk(call, name))
+    if (!mayAsk(call, name, args))
       return this.#stop(
         located(call, "bad-call", `there is no ${JSON.stringify(name.slice(0, 80))} to call`, ""),
       ); // (T2)
@@ -201,12 +201,21 @@ export class Tenancy implements Tenant {
   }
 }
 
-function mayAsk({ unit, script }: SandboxCall, name: string): boolean {
+function mayAsk({ unit, script, handler }: SandboxCall, name: string, args: string): boolean {
   const prepares = unit === "prepare" || unit === "prepare+mutate";
-  if (name === "peek" || name === "getByIds") return prepares;
+  if (name === "peek" || name === "getByIds")
+    return prepares && (script.manifest.consumers[handler]?.subscribes.includes(topicOf(args)) ?? false);
   if (!prepares && unit !== "producer") return false;
   const alias = Object.keys(script.manifest.connections).find((one) => name.startsWith(`${one}.`));
   return alias !== undefined && NAME_PATTERN.test(name.slice(alias.length + 1));
+}
+
+function topicOf(args: string): string {
+  try {
+    return String((JSON.parse(args) as { topic?: unknown } | null)?.topic);
+  } catch {
+    return "";
+  }
 }
 
 function invokeBody({ key, scope, call, limits }: TenancyOptions): string {

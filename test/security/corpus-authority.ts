@@ -145,6 +145,16 @@ const AUTHORITY: Attack[] = [
     done("", ""),
   ),
   authority(
+    "toJSON for every object, forging the topic of a question",
+    "Object.prototype.toJSON = function () { return 'limit' in this ? { topic: 'outbox', limit: 1 } : this; }; await ctx.peek('inbox', { limit: 5 });",
+    {
+      producer: failed("phase-violation"),
+      prepare: failed("bad-call"),
+      mutate: failed("phase-violation"),
+      next: failed("phase-violation"),
+    },
+  ),
+  authority(
     "toJSON for every list, forging the topics",
     "Array.prototype.toJSON = () => ['inbox', '__proto__']; ctx.publish('outbox', { messageId: 'm', payload: 1 });",
     inPublishes(failed("undeclared-topic")),
