@@ -30,7 +30,7 @@ test.each(tour)("the tour: pawl $command", ({ command, output }) => {
 
 /** Which layers are in force differs between machines; which layers there are does not. */
 function layersOf(lines: string): string[] {
-  return lines.split("\n").flatMap((line) => /^ {2}(?:in force|missing) +(.+?) {2}/.exec(line)?.[1] ?? []);
+  return lines.split("\n").flatMap((line) => /^ {2}(?:in force|MISSING ) {2}(.+?) {2}/.exec(line)?.[1] ?? []);
 }
 
 function run(args: string[]): string {

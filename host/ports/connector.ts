@@ -1,0 +1,74 @@
+/**
+ * The outside world, as the engine sees it: named tools behind a workflow's aliases. An adapter holds credentials and
+ * sockets; nothing of them crosses. The contract suite is `test/contract/connector.ts`.
+ */
+import type { ErrorClass } from "../core/errors.ts";
+import type { WorkflowId } from "../core/ids.ts";
+import type { ProofClass } from "../core/mutation.ts";
+import type { JsonText } from "../core/workflow.ts";
+
+export type GrantMode = "allow" | "approve" | "deny";
+
+/** What stands behind an alias and a tool name at this moment. */
+export interface Tool {
+  kind: "read" | "mutation";
+  connection: string;
+  configVersion: number;
+  grant: GrantMode;
+  /** Mutations. */
+  proof: ProofClass;
+  canCheck: boolean;
+  settleMs: number;
+}
+
+export interface ToolCall {
+  workflow: WorkflowId;
+  alias: string;
+  tool: string;
+  args: JsonText;
+  signal?: AbortSignal;
+}
+
+export interface ToolFailure {
+  class: ErrorClass;
+  code: string;
+  message: string;
+  /** A server's own wish. */
+  retryAfterMs?: number;
+}
+
+export type ReadAnswer = { ok: true; value: JsonText } | ({ ok: false } & ToolFailure);
+
+/** `failed` is proof that nothing happened; whatever is not proof is `unknown`. */
+export type SendAnswer =
+  | { outcome: "applied"; result: JsonText; resultInvalid?: boolean; raw: JsonText }
+  | ({ outcome: "failed"; raw: JsonText } & ToolFailure)
+  | ({ outcome: "unknown"; raw: JsonText } & ToolFailure);
+
+export type CheckAnswer =
+  | { says: "applied"; result?: JsonText; resultInvalid?: boolean }
+  | { says: "notApplied" }
+  | { says: "unsure" }
+  | { says: "auth" };
+
+/** A recorded decision, as it is sent, and sent again where the proof class allows it. */
+export interface RecordedCall extends ToolCall {
+  idempotencyKey: string;
+  connection: string;
+  configVersion: number;
+}
+
+export interface World {
+  /** The tool behind an alias, or why there is none. */
+  tool(call: Pick<ToolCall, "workflow" | "alias" | "tool">): Promise<Tool | ToolFailure>;
+  /** One sentence from the real arguments, written by the host. */
+  describe(call: ToolCall): Promise<string>;
+  /** Hash of the bytes that will leave, credentials excluded. */
+  fingerprint(call: RecordedCall): Promise<string>;
+  /** Never rejects. */
+  read(call: ToolCall): Promise<ReadAnswer>;
+  /** Never rejects. Resolves when the call has really ended, however late. */
+  send(call: RecordedCall): Promise<SendAnswer>;
+  /** Never rejects. */
+  check(call: RecordedCall): Promise<CheckAnswer>;
+}
