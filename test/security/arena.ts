@@ -12,7 +12,7 @@ import { callFor, compiled, NOW_MS } from "../support/scripts.ts";
 import type { Attack, Position } from "./corpus.ts";
 
 /** Small, so that hitting them takes little of the test's time. */
-export const SMALL_LIMITS: Partial<Limits> = { sectionMs: 100, cpuMs: 400, wallMs: 3_000 };
+const SMALL_LIMITS: Partial<Limits> = { sectionMs: 100, cpuMs: 400, wallMs: 3_000 };
 
 /** All attacks as functions of one script; `params` says which one a run performs. */
 export async function hostileScript(attacks: readonly Attack[]): Promise<Script> {
@@ -76,7 +76,7 @@ export function attackCall(script: Script, attack: Attack, position: Position): 
 }
 
 /** Echoes the question; `/silent` is never answered and `/refused` is refused. */
-export function answerHostile({ name, args }: HostCall): Promise<HostAnswer> {
+function answerHostile({ name, args }: HostCall): Promise<HostAnswer> {
   const asked = JSON.parse(args) as { path?: string };
   if (asked.path === "/silent") return new Promise(() => {});
   if (asked.path === "/refused")
