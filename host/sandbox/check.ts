@@ -3,6 +3,7 @@
  * Reads plain data only; the manifest it returns is what the host believes from then on.
  */
 import { ERRORS, type ErrorCode } from "../core/errors.ts";
+import { nearestName } from "../core/nearest.ts";
 import { readSchedule } from "../core/schedule.ts";
 import {
   CTX_MEMBERS,
@@ -13,7 +14,7 @@ import {
   type Schedule,
 } from "../core/workflow.ts";
 import type { CompileReply } from "./compile-child.ts";
-import { type Declaration, nearest, readDeclaration, type Say } from "./declaration.ts";
+import { type Declaration, readDeclaration, type Say } from "./declaration.ts";
 
 export type WarningCode = "unused-topic" | "no-ui-title" | "module-state";
 
@@ -124,7 +125,7 @@ function checkTopics(given: Declaration, say: Say): void {
   ]);
   for (const [path, topic] of [...published, ...subscribed, ...hooked])
     if (!Object.hasOwn(topics, topic)) {
-      const close = nearest(topic, Object.keys(topics));
+      const close = nearestName(topic, Object.keys(topics));
       say(
         "undeclared-topic",
         path,
@@ -186,7 +187,7 @@ function checkAliases(given: Declaration, say: Say): void {
       );
   for (const [name, { alias }] of Object.entries(given.hooks ?? {})) {
     const shown = JSON.stringify(alias);
-    const close = nearest(alias, Object.keys(connections));
+    const close = nearestName(alias, Object.keys(connections));
     if (!Object.hasOwn(connections, alias))
       say(
         "undeclared-alias",

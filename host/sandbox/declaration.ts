@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import type { ErrorCode } from "../core/errors.ts";
+import { nearestName } from "../core/nearest.ts";
 
 /** Reports one problem at a path of the declaration. */
 export type Say = (code: ErrorCode, path: string, message: string, hint?: string) => void;
@@ -122,7 +123,7 @@ function withoutEchoes(issues: z.core.$ZodIssue[], raw: unknown): z.core.$ZodIss
   const foreign = issues.filter((one) => one.path.at(-1) === "pawl").map((one) => pathOf(one, -1));
   const meant = issues.flatMap((one) =>
     one.code === "unrecognized_keys"
-      ? one.keys.map((key) => [...one.path, nearest(key, fieldsAt(one.path.map(String)))].join("."))
+      ? one.keys.map((key) => [...one.path, nearestName(key, fieldsAt(one.path.map(String)))].join("."))
       : [],
   );
   return issues.filter((one) => {
@@ -186,42 +187,13 @@ function fieldsAt(path: string[]): string[] {
 
 function unknownField(path: string[], key: string, say: Say): void {
   const known = fieldsAt(path);
-  const close = nearest(key, known);
+  const close = nearestName(key, known);
   say(
     "unknown-field",
     [...path, key].join("."),
     `${path.join(".") || "the workflow"} has no field ${JSON.stringify(key)}`,
     close === undefined ? `Remove it; the fields are ${known.join(", ")}.` : `Did you mean \`${close}\`?`,
   );
-}
-
-/** The name that was probably meant: within a third of the letters, or 1. */
-export function nearest(given: string, known: string[]): string | undefined {
-  let best: string | undefined;
-  let least = Math.max(1, Math.floor(given.length / 3)) + 1;
-  for (const name of known) {
-    const distance = edits(given.slice(0, 64).toLowerCase(), name.toLowerCase());
-    if (distance < least) {
-      least = distance;
-      best = name;
-    }
-  }
-  return best;
-}
-
-/** How many letters must be added, removed, changed or swapped with their neighbour. */
-function edits(a: string, b: string): number {
-  const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, j) => j)];
-  const at = (i: number, j: number): number => rows[i]?.[j] ?? Number.POSITIVE_INFINITY;
-  for (let i = 1; i <= a.length; i++) {
-    rows[i] = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const swapped = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? at(i - 2, j - 2) + 1 : Infinity;
-      const changed = at(i - 1, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      (rows[i] as number[])[j] = Math.min(at(i - 1, j) + 1, at(i, j - 1) + 1, changed, swapped);
-    }
-  }
-  return at(a.length, b.length);
 }
 
 function strangers(value: unknown, path: string): [path: string, what: string][] {
