@@ -1,7 +1,6 @@
 /** What was measured → the limits it is held to, and the page that says so. */
-import { execFileSync } from "node:child_process";
-import { cpus, totalmem, type } from "node:os";
-import { type Claim, holds, median, type Sample, spread } from "./measure.ts";
+import { type Claim, median, type Sample, spread } from "../measure.ts";
+import { least, limits, most, preamble } from "../page.ts";
 import type { Contender } from "./peers.ts";
 import type { Namespaces, Neighbour, Workflows } from "./scenarios.ts";
 
@@ -31,16 +30,6 @@ function ratio(all: Entrant[], above: string, below: string, what: Figure): numb
 }
 
 export function claimsOf({ all, near, spaces, flows }: Findings): Claim[] {
-  const most = (name: string, bound: number, values: number[]): Claim => ({
-    name,
-    values,
-    bound,
-    atMost: true,
-  });
-  const least = (name: string, bound: number, values: number[]): Claim => ({
-    ...most(name, bound, values),
-    atMost: false,
-  });
   const mean = (above: string, below: string): number[] => ratio(all, above, below, "meanMs");
   const [fresh, frozen] = ["pawl fresh, one…", "pawl frozen, one…"];
   const [quickjs, process] = ["quickjs…same scope", "new process…"];
@@ -92,11 +81,6 @@ function contenderRows({ all }: Findings): string[] {
   });
 }
 
-function claimRow(claim: Claim): string {
-  const bound = `${claim.atMost ? "≤" : "≥"} ${claim.bound}`;
-  return `| ${claim.name} | ${spread(claim.values, 3)} | ${bound} | ${holds(claim) ? "met" : "NOT MET"} |`;
-}
-
 function orientation({ all, near, spaces, flows }: Findings): string[] {
   const of = <T>(list: T[], pick: (one: T) => number, digits = 0): string => spread(list.map(pick), digits);
   const bare = (name: string): string => spread(ratio(all, name, "quickjs…bare", "meanMs"), 3);
@@ -108,26 +92,12 @@ function orientation({ all, near, spaces, flows }: Findings): string[] {
   ];
 }
 
-function commit(): string {
-  try {
-    const git = (...args: string[]): string =>
-      execFileSync("git", args, { cwd: import.meta.dirname, encoding: "utf8" }).trim();
-    const changed = git("status", "--porcelain", "--", ":/host", ":/sandbox-api", ":/bench", ":!RESULTS.md");
-    return `${git("rev-parse", "HEAD")}${changed === "" ? "" : " with uncommitted changes"}`;
-  } catch {
-    return "not committed";
-  }
-}
-
 export function render(found: Findings, claims: Claim[]): string {
-  const machine = `${cpus().length} cores (${cpus()[0]?.model.trim()}), ${(totalmem() / 2 ** 30).toFixed(1)} GB, ${type()}`;
   return `# Bench of the sandbox
 
 Written by \`npm run bench\`; not edited by hand.
 
-- Date: ${new Date().toISOString()}${found.quick ? ", quick: too short to quote" : ""}
-- Commit: ${commit()}
-- Machine: ${machine}, Node ${process.version}
+${preamble(found.quick)}
 - One run = \`prepare\` with one \`peek\` and the intent of \`mutate\`, then \`next\` with one publish, of a script of 200 lines: two calls, the same text in and out for everyone, read by the same decoder. The pool gives each call a scope of its own; every peer makes one scope per run. "Same scope" means the script finds the same globals and the same \`ctx\`, by the same prelude; "bare" means a \`ctx\` of a dozen lines and no prelude.
 - ${found.near.length} repeats of ${found.forMs} ms each, interleaved; figures are the median (lowest–highest), ratios are taken repeat by repeat.
 
@@ -139,9 +109,7 @@ ${contenderRows(found).join("\n")}
 
 ## Limits
 
-| what | measured | limit | |
-| --- | ---: | ---: | --- |
-${claims.map(claimRow).join("\n")}
+${limits(claims)}
 
 ## For orientation, without a limit
 

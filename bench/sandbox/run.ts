@@ -9,7 +9,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Script } from "../../host/ports/sandbox.ts";
 import { openPool, type PoolOptions } from "../../host/sandbox/pool.ts";
 import { compiledConsumer, runInPool } from "./job.ts";
-import { holds, sample } from "./measure.ts";
+import { holds, sample } from "../measure.ts";
 import { type Contender, freshProcess, nodeVm, plainCalls, quickJs, workerThread } from "./peers.ts";
 import { claimsOf, type Entrant, type Findings, render } from "./report.ts";
 import { namespaces, neighbour, workflows } from "./scenarios.ts";

@@ -2,7 +2,7 @@
 import type { Script } from "../../host/ports/sandbox.ts";
 import { openPool } from "../../host/sandbox/pool.ts";
 import { compiledSource, NOW_MS, runInPool } from "./job.ts";
-import { sample } from "./measure.ts";
+import { sample } from "../measure.ts";
 
 const NAMESPACES = 10;
 const WORKFLOWS = 100;

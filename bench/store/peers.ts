@@ -1,0 +1,120 @@
+/**
+ * Who we are measured against. The raw contenders replay what the store wrote, statement by statement with the same
+ * parameters, onto a copy of the same database: nothing is decided, read, hashed or waited for.
+ *
+ * P1. Only statements that write are replayed: reads are our own affair.
+ */
+import { join } from "node:path";
+import { better, defineQueue, defineWorker } from "plainjob";
+import Sqlite, { type Database, type Statement } from "better-sqlite3";
+import { allRuns, type Ground } from "./job.ts";
+
+export interface Step {
+  sql: string;
+  /** In the form in which they were given: a list, or by name. */
+  cells: unknown;
+}
+
+/** What the store did, in order; one entry per Change, and where its transactions ended. */
+export interface Recording {
+  transitions: { steps: Step[]; endsGroup: boolean }[];
+  runs: number;
+}
+
+type Run = (...cells: unknown[]) => unknown;
+
+/** Makes every run once, with an ear at the statements. */
+export async function record(ground: Ground, runsEach: number): Promise<Recording> {
+  await using store = ground.open();
+  const transitions: Recording["transitions"] = [];
+  const statement = Object.getPrototypeOf(store.db.prepare("SELECT 1")) as { run: Run };
+  const { run } = statement;
+  statement.run = function heard(this: Statement, ...cells) {
+    const last = transitions.at(-1);
+    if (this.source === "COMMIT" && last) last.endsGroup = true;
+    if (!/^(BEGIN|COMMIT)/.test(this.source))
+      last?.steps.push({
+        sql: this.source,
+        cells: typeof cells[0] === "object" && cells[0] ? cells[0] : cells,
+      }); // (P1)
+    return run.apply(this, cells);
+  };
+  try {
+    await allRuns(store, ground, runsEach, () => transitions.push({ steps: [], endsGroup: false }));
+  } finally {
+    statement.run = run;
+  }
+  return { transitions, runs: ground.workflows.length * runsEach };
+}
+
+/** `tight`: the recorded groups at NORMAL, no fsync at all. `naive`: each transition its own FULL transaction. */
+export function replay(ground: Ground, { transitions, runs }: Recording, how: "tight" | "naive"): number {
+  const db = openRaw(join(ground.copy(), "pawl.db"), how === "tight" ? "NORMAL" : "FULL");
+  const prepared = new Map<string, Statement>();
+  const statementOf = (sql: string): Statement => {
+    const known = prepared.get(sql) ?? db.prepare(sql);
+    prepared.set(sql, known);
+    return known;
+  };
+  const script = transitions.map(({ steps, endsGroup }) => ({
+    steps: steps.map(({ sql, cells }) => ({ statement: statementOf(sql), cells })),
+    endsGroup: endsGroup || how === "naive",
+  }));
+  const [begin, end] = [db.prepare("BEGIN IMMEDIATE"), db.prepare("COMMIT")];
+  const startMs = performance.now();
+  let open = false;
+  for (const { steps, endsGroup } of script) {
+    if (!open) begin.run();
+    for (const { statement, cells } of steps) statement.run(cells);
+    if (endsGroup) end.run();
+    open = !endsGroup;
+  }
+  if (open) end.run();
+  const tookMs = performance.now() - startMs;
+  db.close();
+  return (runs / tookMs) * 1000;
+}
+
+function openRaw(file: string, synchronous: "NORMAL" | "FULL"): Database {
+  const db = new Sqlite(file);
+  for (const pragma of [
+    "cache_size = -65536",
+    "temp_store = MEMORY",
+    "foreign_keys = ON",
+    "journal_mode = WAL",
+    "wal_autocheckpoint = 16000",
+    `synchronous = ${synchronous}`,
+  ])
+    db.pragma(pragma);
+  return db;
+}
+
+const SILENT = { error() {}, warn() {}, info() {}, debug() {} };
+
+/** Jobs added one by one, then taken, done and marked by its worker: jobs per second over both. */
+export async function plainjob(
+  folder: string,
+  jobs: number,
+): Promise<{ perSecond: number; setting: string }> {
+  const db = new Sqlite(join(folder, "jobs.db"));
+  const queue = defineQueue({ connection: better(db), logger: SILENT });
+  const setting = `journal_mode=${db.pragma("journal_mode", { simple: true })}, synchronous=${db.pragma("synchronous", { simple: true })}`;
+  let done = 0;
+  const finished = Promise.withResolvers<void>();
+  const worker = defineWorker("order", async () => {}, {
+    queue,
+    logger: SILENT,
+    onCompleted: () => {
+      if (++done === jobs) finished.resolve();
+    },
+  });
+  const startMs = performance.now();
+  for (let n = 0; n < jobs; n++) queue.add("order", { messageId: `order-${n}` });
+  const stopped = worker.start();
+  await finished.promise;
+  const tookMs = performance.now() - startMs;
+  await worker.stop();
+  await stopped;
+  queue.close();
+  return { perSecond: (jobs / tookMs) * 1000, setting };
+}
