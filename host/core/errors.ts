@@ -239,6 +239,30 @@ export const ERRORS = {
     summary: "The disk refused a write; the host has stopped.",
     fix: "Free space or repair the disk, then start again: everything acknowledged is there.",
   },
+  "store-closed": {
+    blame: "host",
+    class: "transient",
+    summary: "The store is closed; the host is shutting down.",
+    fix: "Try again after the restart.",
+  },
+  "store-unreadable": {
+    blame: "operator",
+    class: "internal",
+    summary: "The data folder cannot be opened.",
+    fix: "Check that it exists, is a folder of Pawl, and may be written by this user.",
+  },
+  "backup-target-taken": {
+    blame: "operator",
+    class: "internal",
+    summary: "The place to write to is not empty.",
+    fix: "Name a file or folder that does not exist yet.",
+  },
+  "backup-unusable": {
+    blame: "operator",
+    class: "internal",
+    summary: "The file is not a sound backup of Pawl.",
+    fix: "Choose another backup.",
+  },
 } as const satisfies Record<string, CatalogueRow>;
 
 export type ErrorCode = keyof typeof ERRORS;

@@ -33,12 +33,10 @@ export function migrations(
     });
 }
 
-export function migrate(db: Database, all: readonly Migration[], nowMs: number): void {
-  // A rebuild of a table with foreign keys on would delete the rows that point to it.
-  db.pragma("foreign_keys = OFF");
-  db.exec(
-    "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, at INTEGER NOT NULL) STRICT",
-  );
+/** How many migrations the database has seen; throws if this program may not open it. Reads only. */
+export function assertMigratable(db: Database, all: readonly Migration[]): number {
+  const known = db.prepare("SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'").pluck().get();
+  if (known === 0) return 0;
   const done = db.prepare("SELECT number, name, hash FROM migrations ORDER BY number").all() as Migration[];
   const newest = done.at(-1);
   if (newest && newest.number > all.length)
@@ -52,8 +50,18 @@ export function migrate(db: Database, all: readonly Migration[], nowMs: number):
         "store-migrated-differently",
         `${name} ran with other content than this program has`,
       ); // (G2)
+  return done.length;
+}
+
+export function migrate(db: Database, all: readonly Migration[], nowMs: number): void {
+  const done = assertMigratable(db, all);
+  // A rebuild of a table with foreign keys on would delete the rows that point to it.
+  db.pragma("foreign_keys = OFF");
+  db.exec(
+    "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, hash TEXT NOT NULL, at INTEGER NOT NULL) STRICT",
+  );
   const note = db.prepare("INSERT INTO migrations (number, name, hash, at) VALUES (?, ?, ?, ?)");
-  for (const { number, name, sql, hash } of all.slice(done.length))
+  for (const { number, name, sql, hash } of all.slice(done))
     db.transaction(() => {
       db.exec(sql);
       note.run(number, name, hash, nowMs);

@@ -5,18 +5,19 @@
  * K1. A second host on the same file is refused before it has touched anything.
  * K2. The durability mode is set and read back on every open: SQLite falls back to NORMAL by itself on a WAL file.
  * K3. An incarnation that is not the current one writes nothing.
+ * K4. A database of a newer or another program is refused before a byte of it is written.
  */
-import { closeSync, openSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import Sqlite, { type Database } from "better-sqlite3";
-import type { Change, Fence } from "../core/change.ts";
+import { assertChange, type Change, type Fence } from "../core/change.ts";
 import { PawlError } from "../core/errors.ts";
 import type { Applied, Level, Refused, Store } from "../ports/store.ts";
 import { Group, type GroupOptions } from "./group.ts";
-import { migrate, migrations } from "./migrate.ts";
+import { assertMigratable, migrate, migrations } from "./migrate.ts";
 import { Applier } from "./sqlite/apply.ts";
 import { Reads } from "./sqlite/reads.ts";
 
@@ -25,11 +26,18 @@ export interface StoreOptions {
   data: string;
   nowMs: () => number;
   /** `barrier`: NORMAL and our own fdatasync before anything durable is acknowledged. `full`: SQLite's own. */
-  durability?: "barrier" | "full";
+  durability?: Durability;
   group?: Omit<GroupOptions, "logFd" | "onBroken">;
   onBroken?: (error: Error) => void;
+  /** Tests: another folder of migrations. */
+  migrations?: string;
+  /** Tests: `false` leaves the write-ahead log to the writer. */
+  checkpoints?: boolean;
 }
 
+export type Durability = "barrier" | "full";
+
+export const DATABASE = "pawl.db";
 const SYNCHRONOUS = { barrier: 1, full: 2 } as const;
 const ID_BLOCK = 1_000_000;
 
@@ -39,6 +47,7 @@ export function openStore(options: StoreOptions): SqliteStore {
 
 export class SqliteStore implements Store {
   readonly fence: Fence;
+  /** For what stands beside the engine: backup, retention, doctor. Writes of theirs go through `maintain`. */
   readonly db: Database;
   readonly #lock: Database | undefined;
   readonly #group: Group;
@@ -46,40 +55,44 @@ export class SqliteStore implements Store {
   readonly #reads: Reads;
   readonly #logFd: number | undefined;
   readonly #checkpoints: Worker | undefined;
+  readonly #nowMs: () => number;
+  #disposed: Promise<void> | undefined;
   #nextId: number;
   #lastId: number;
 
   constructor(options: StoreOptions) {
     const inMemory = options.data === ":memory:";
-    const file = inMemory ? ":memory:" : join(options.data, "pawl.db");
-    this.#lock = inMemory ? undefined : takeLock(join(options.data, "pawl.lock")); // (K1)
-    const nowMs = options.nowMs();
+    const durability = options.durability ?? "barrier";
+    const file = inMemory ? ":memory:" : join(options.data, DATABASE);
+    this.#nowMs = options.nowMs;
+    this.#lock = inMemory ? undefined : takeLock(options.data); // (K1)
+    let opened: Database | undefined;
     try {
-      this.db = new Sqlite(file);
-      configure(this.db, inMemory ? undefined : (options.durability ?? "barrier"));
-      migrate(this.db, migrations(), nowMs);
+      const known = migrations(options.migrations);
+      if (!inMemory) assertOurs(file, known); // (K4)
+      this.db = opened = new Sqlite(file);
+      configure(this.db, inMemory ? undefined : durability);
+      migrate(this.db, known, this.#nowMs());
       this.#nextId = this.#lastId = 0;
-      this.fence = this.#incarnate(nowMs);
-      if (!inMemory) this.#logFd = openSync(`${file}-wal`, "r+");
+      this.fence = this.#incarnate();
+      if (!inMemory && durability === "barrier") this.#logFd = openSync(`${file}-wal`, "r+");
+      this.#group = new Group(this.db, {
+        ...options.group,
+        ...(this.#logFd === undefined ? {} : { logFd: this.#logFd }),
+        ...(options.onBroken ? { onBroken: options.onBroken } : {}),
+      });
+      this.#applier = new Applier(this.db, () => this.newId());
+      this.#reads = new Reads(this.db);
     } catch (error) {
+      opened?.close();
       this.#lock?.close();
       throw error;
     }
-    this.#group = new Group(this.db, {
-      ...options.group,
-      ...(this.#logFd === undefined || options.durability === "full" ? {} : { logFd: this.#logFd }),
-      ...(options.onBroken ? { onBroken: options.onBroken } : {}),
-    });
-    this.#applier = new Applier(this.db, () => this.newId());
-    this.#reads = new Reads(this.db);
-    if (!inMemory)
-      this.#checkpoints = new Worker(fileURLToPath(new URL("checkpoint-worker.ts", import.meta.url)), {
-        workerData: { file },
-      });
-    this.#checkpoints?.unref();
+    if (!inMemory && options.checkpoints !== false) this.#checkpoints = checkpointing(file, this.db);
   }
 
   async apply(change: Change, { level, fence }: { level: Level; fence: Fence }): Promise<Applied | Refused> {
+    assertChange(change);
     if (fence.incarnation !== this.fence.incarnation || fence.epoch !== this.fence.epoch)
       return { ok: false, because: "stale-fence" }; // (K3)
     const result = this.#group.run(() => this.#applier.apply(change));
@@ -89,7 +102,12 @@ export class SqliteStore implements Store {
   }
 
   newId(): number {
-    if (this.#nextId >= this.#lastId) this.#takeIds();
+    if (this.#nextId >= this.#lastId)
+      try {
+        this.#takeIds();
+      } catch (error) {
+        throw this.#group.break(error as Error);
+      }
     return ++this.#nextId;
   }
 
@@ -120,54 +138,77 @@ export class SqliteStore implements Store {
   }
 
   async due(nowMs: number, limit: number) {
-    return this.#reads.due(nowMs, limit);
+    return this.#read.due(nowMs, limit);
   }
   async nextDueAt() {
-    return this.#reads.nextDueAt();
+    return this.#read.nextDueAt();
   }
   async workflow(id: number) {
-    return this.#reads.workflow(id);
+    return this.#read.workflow(id);
   }
   async run(id: number) {
-    return this.#reads.run(id);
+    return this.#read.run(id);
   }
   async delivery(id: number) {
-    return this.#reads.delivery(id);
+    return this.#read.delivery(id);
   }
   async pending(handler: number, topic: string, options: Parameters<Store["pending"]>[2]) {
-    return this.#reads.pending(handler, topic, options);
+    return this.#read.pending(handler, topic, options);
   }
   async causes(deliveries: readonly number[]) {
-    return this.#reads.causes(deliveries);
+    return this.#read.causes(deliveries);
   }
   async version(workflow: number, number: number) {
-    return this.#reads.version(workflow, number);
+    return this.#read.version(workflow, number);
   }
   async interrupted(limit: number) {
-    return this.#reads.interrupted(this.fence.incarnation, limit);
+    return this.#read.interrupted(this.fence.incarnation, limit);
   }
   async checksDue(nowMs: number, limit: number) {
-    return this.#reads.checksDue(nowMs, limit);
+    return this.#read.checksDue(nowMs, limit);
   }
 
   async flush(): Promise<void> {
+    this.#group.assertUsable();
     await this.#group.reached("durable");
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#group.broken) {
-      await this.flush();
-      this.db
-        .prepare("UPDATE hosts SET ended_at = heartbeat_at WHERE incarnation = ?")
-        .run(this.fence.incarnation);
-    }
-    await this.#checkpoints?.terminate();
-    if (this.#logFd !== undefined) closeSync(this.#logFd);
-    this.db.close();
-    this.#lock?.close();
+  /** Housekeeping inside the group's transaction: small, because whoever writes next waits for it. */
+  async maintain<Result>(work: () => Result, level: Level = "committed"): Promise<Result> {
+    const result = this.#group.run(work);
+    await this.#group.reached(level);
+    return result;
   }
 
-  #incarnate(nowMs: number): Fence {
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed ??= this.#dispose();
+    return this.#disposed;
+  }
+
+  async #dispose(): Promise<void> {
+    try {
+      if (!this.#group.broken)
+        this.#group.run(() =>
+          this.db
+            .prepare("UPDATE hosts SET ended_at = @now, heartbeat_at = @now WHERE incarnation = @incarnation")
+            .run({ now: this.#nowMs(), incarnation: this.fence.incarnation }),
+        );
+      await this.#group.close();
+    } finally {
+      await ended(this.#checkpoints);
+      if (this.#logFd !== undefined) closeSync(this.#logFd);
+      this.db.close();
+      this.#lock?.close();
+    }
+  }
+
+  get #read(): Reads {
+    this.#group.assertUsable();
+    return this.#reads;
+  }
+
+  #incarnate(): Fence {
+    const nowMs = this.#nowMs();
     this.#takeIds();
     const incarnation = this.newId();
     const epoch = Number(metaOf(this.db, "epoch") ?? this.#setMeta("epoch", "1"));
@@ -200,18 +241,18 @@ export class SqliteStore implements Store {
 const metaOf = (db: Database, key: string): string | undefined =>
   db.prepare("SELECT value FROM meta WHERE key = ?").pluck().get(key) as string | undefined;
 
-function configure(db: Database, durability: "barrier" | "full" | undefined): void {
+/** Sets how the database writes, and reads back what is in force. */
+export function configure(db: Database, durability: Durability | undefined): void {
   const fresh = db.prepare("SELECT count(*) FROM sqlite_schema").pluck().get() === 0;
   if (fresh) db.pragma("auto_vacuum = INCREMENTAL");
   db.pragma("cache_size = -65536");
   db.pragma("temp_store = MEMORY");
   db.pragma("busy_timeout = 5000");
   if (durability === undefined) return;
-  db.pragma("journal_mode = WAL");
+  const mode = db.pragma("journal_mode = WAL", { simple: true });
   db.pragma("journal_size_limit = 67108864");
   db.pragma("wal_autocheckpoint = 16000");
   db.pragma(`synchronous = ${SYNCHRONOUS[durability]}`); // (K2)
-  const mode = db.pragma("journal_mode", { simple: true });
   const sync = db.pragma("synchronous", { simple: true });
   if (mode !== "wal" || sync !== SYNCHRONOUS[durability])
     throw new PawlError(
@@ -221,14 +262,54 @@ function configure(db: Database, durability: "barrier" | "full" | undefined): vo
 }
 
 /** Held for life; the system frees it when the process dies, however it dies. */
-function takeLock(file: string): Database {
-  const lock = new Sqlite(file, { timeout: 0 });
+export function takeLock(folder: string): Database {
+  const file = join(folder, "pawl.lock");
+  let lock: Database | undefined;
   try {
+    mkdirSync(folder, { recursive: true });
+    lock = new Sqlite(file, { timeout: 0 });
     lock.pragma("locking_mode = EXCLUSIVE");
     lock.exec("BEGIN EXCLUSIVE");
     return lock;
-  } catch {
-    lock.close();
-    throw new PawlError("store-locked", `another host has ${file} open; one host per folder`);
+  } catch (cause) {
+    lock?.close();
+    const { code, message } = cause as Error & { code?: string };
+    throw code === "SQLITE_BUSY"
+      ? new PawlError("store-locked", `another host has ${file} open; one host per folder`)
+      : new PawlError("store-unreadable", `${folder}: ${message}`, { cause });
   }
+}
+
+function assertOurs(file: string, known: ReturnType<typeof migrations>): void {
+  if (!existsSync(file)) return;
+  const db = new Sqlite(file, { readonly: true });
+  try {
+    assertMigratable(db, known);
+  } catch (cause) {
+    if (cause instanceof PawlError) throw cause;
+    throw new PawlError("store-unreadable", `${file}: ${(cause as Error).message}`, { cause });
+  } finally {
+    db.close();
+  }
+}
+
+function checkpointing(file: string, db: Database): Worker {
+  const worker = new Worker(fileURLToPath(new URL("checkpoint-worker.ts", import.meta.url)), {
+    workerData: { file },
+  });
+  // Without its thread the writer does the work itself, in smaller pieces.
+  worker.once("error", () => {
+    if (db.open) db.pragma("wal_autocheckpoint = 1000");
+  });
+  worker.unref();
+  return worker;
+}
+
+async function ended(worker: Worker | undefined): Promise<void> {
+  if (!worker || worker.threadId < 0) return;
+  worker.ref();
+  const { promise, resolve } = Promise.withResolvers<void>();
+  worker.once("exit", () => resolve());
+  worker.postMessage("end");
+  await promise;
 }

@@ -8,13 +8,7 @@
  * Q4. `due_at` of a handler and of a workflow is what the core says it is, after everything else is written.
  */
 import type { Database } from "better-sqlite3";
-import {
-  assertChange,
-  type Change,
-  type HandlerPatch,
-  type RunPatch,
-  type Write,
-} from "../../core/change.ts";
+import type { Change, HandlerPatch, RunPatch, Write } from "../../core/change.ts";
 import type { HandlerId, RunId } from "../../core/ids.ts";
 import { type Effect, type Entry, journalOf, type Published } from "../../core/journal.ts";
 import { handlerDueAt, workflowDueAt } from "../../core/trigger.ts";
@@ -57,8 +51,8 @@ export class Applier {
   }
 
   apply(change: Change): Applied | Refused {
-    assertChange(change);
     const cursor = this.#cursor(change.workflow);
+    if (!cursor) return { ok: false, because: "stale-workflow" };
     const refused = refusalOf(change, cursor, this.#statements); // (Q1)
     if (refused) return refused;
     const effects = new Map<Write, Effect>();
@@ -82,13 +76,13 @@ export class Applier {
     };
   }
 
-  #cursor(id: number): WorkflowCursor {
+  #cursor(id: number): WorkflowCursor | undefined {
     const row = this.#statements
       .sql(
         "SELECT namespace, revision, generation, seq, journal_seq, paused, archived, open_run, consumer_streak, active_version, mode FROM workflows WHERE id = ?",
       )
       .get(id) as Row | undefined;
-    if (!row) throw new Error(`a Change for workflow ${id}, which does not exist`);
+    if (!row) return undefined;
     return {
       id,
       namespace: row["namespace"] as number,
