@@ -101,6 +101,7 @@ export function worlds(send: Send, { report, describe, text, string }: Data): Wo
     if (!owner.alive || owner.logs.length > logLines) return;
     if (owner.logs.length === logLines) {
       owner.logs[logLines] = stringify({
+        __proto__: null,
         level: "warn",
         message: `more than ${logLines} lines; the rest is dropped`,
         atMs: owner.now,
@@ -120,7 +121,13 @@ export function worlds(send: Send, { report, describe, text, string }: Data): Wo
         logLineChars,
       );
     } catch {}
-    owner.logs[owner.logs.length] = stringify({ level, message: line, data: json, atMs: owner.now });
+    owner.logs[owner.logs.length] = stringify({
+      __proto__: null,
+      level,
+      message: line,
+      data: json,
+      atMs: owner.now,
+    });
   };
 
   /** One unit's world: its `ctx`, what it has asked for, and how it ends. */
@@ -138,9 +145,9 @@ export function worlds(send: Send, { report, describe, text, string }: Data): Wo
     let intent: string | undefined;
     const end = (kind: string, json: string): void => {
       if (!mine.alive) return;
+      send(kind, 0, joined(mine.logs), json); // First: at the edge of the stack it throws, and the run is not over.
       mine.alive = false;
       answers = create(null);
-      send(kind, 0, joined(mine.logs), json);
     };
     const fail = (code: string, message: string): never => {
       const error = new ErrorCtor(message);
@@ -225,7 +232,7 @@ export function worlds(send: Send, { report, describe, text, string }: Data): Wo
         const answer = (
           shipped && (shipped.complete || shipped.count >= limit)
             ? parse(shipped.events)
-            : await ask("peek", stringify({ topic: name, limit }))
+            : await ask("peek", stringify({ __proto__: null, topic: name, limit }))
         ) as Dict[];
         return events(answer, limit);
       },
@@ -265,6 +272,7 @@ export function worlds(send: Send, { report, describe, text, string }: Data): Wo
         if (inputs.length >= invocation.maxPublishes)
           fail("publish-limit", `more than ${invocation.maxPublishes} inputs registered by one run`);
         inputs[inputs.length] = stringify({
+          __proto__: null,
           ...key,
           title: cut(string(input["title"], "the title of ctx.registerInput"), 500),
         });

@@ -39,7 +39,7 @@ export function data(refuse: (code: string, message: string) => never): Data {
     } catch {
       message = "threw a value that cannot be read";
     }
-    return stringify({ code, name, message, stack });
+    return stringify({ __proto__: null, code, name, message, stack }); // A script's `toJSON` stays out of it.
   };
   const describe = (value: unknown): string => {
     if (value === null) return "null";

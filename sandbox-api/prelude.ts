@@ -20,7 +20,7 @@ export interface Neighbours {
   freeze: (roots: unknown[]) => void;
   worlds: (send: Send, data: Data) => Worlds;
   data: (refuse: (code: string, message: string) => never) => Data;
-  manifest: (value: unknown) => string;
+  manifest: () => (value: unknown) => string;
 }
 
 export function prelude(
@@ -54,6 +54,7 @@ export function prelude(
   const values = data(refuse);
   const { report, describe, text } = values;
   const { open, answer, log } = worlds(send, values);
+  const declared = manifest();
 
   const pawl: Dict = create(null);
   const tag = (kind: string) => (definition?: object) => ({ pawl: kind, ...definition });
@@ -159,7 +160,7 @@ export function prelude(
   const declare = (): void => {
     try {
       const exported = loadModule();
-      send("done", 0, "", manifest(exported));
+      send("done", 0, "", declared(exported));
     } catch (error) {
       send("fail", 0, "", report("load-failed", error));
     }

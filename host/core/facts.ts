@@ -2,7 +2,7 @@
  * What the core is shown before it decides: one workflow, its handlers, and the run at stake, as the store read them in
  * one snapshot. The verbs take these and return a Change.
  */
-import type { Change, Write } from "./change.ts";
+import { after, type Change, type Write } from "./change.ts";
 import type { DeliveryId, EpochMs, HandlerId, NamespaceId, RunId, WorkflowId } from "./ids.ts";
 import type { Mutation } from "./mutation.ts";
 import type { Kind, Run, RunState } from "./run.ts";
@@ -76,4 +76,22 @@ export function step(verb: string, { run }: Pick<RunFacts, "run">, atMs: EpochMs
     expect: { run: { id: run.id, revision: run.revision } },
     writes,
   };
+}
+
+/** The facts as they will be once the Change is applied: what the next step of the same loop decides on. */
+export function follow(facts: RunFacts, change: Change): RunFacts {
+  const next = { ...facts, run: after(facts.run, change) };
+  for (const write of change.writes)
+    if (write.do === "mutation.create") next.mutation = write.mutation;
+    else if (write.do === "mutation.set" && next.mutation?.id === write.id)
+      next.mutation = withoutNulls({ ...next.mutation, ...write.set });
+    else if (write.do === "deliveries" && write.run === facts.run.id)
+      next.reserved = write.to === "reserved" ? write.ids : [];
+    else if (write.do === "handler.set" && write.id === facts.handler.id && write.set.state !== undefined)
+      next.handler = withoutNulls({ ...next.handler, state: write.set.state });
+  return next;
+}
+
+function withoutNulls<Noun>(noun: { [Field in keyof Noun]: Noun[Field] | null }): Noun {
+  return Object.fromEntries(Object.entries(noun).filter(([, value]) => value !== null)) as Noun;
 }

@@ -93,7 +93,9 @@ export async function compileScript(upload: Upload): Promise<Compilation> {
     minIntervalMs: upload.minIntervalMs ?? 30_000,
     ...(upload.name === undefined ? {} : { name: upload.name }),
   });
-  const problems = checked.problems.slice(0, MAX_PROBLEMS);
+  const problems = checked.problems
+    .toSorted((a, b) => a.location.line - b.location.line || a.location.column - b.location.column)
+    .slice(0, MAX_PROBLEMS);
   if (!checked.manifest) return { ok: false, problems };
   const script: CompiledScript = {
     workflow: checked.manifest.name,

@@ -112,7 +112,7 @@ export function hardeningReport(maxLevel: 1 | 2 | 3 = 3): HardeningReport {
         !wrapping.network,
         wrapping.network
           ? "needs unshare or bwrap with namespaces"
-          : `its own empty network (${wrapping.name})`,
+          : `its own empty network (${wrapping.name})${wrapping.level < 3 ? "; unix sockets by path remain" : ""}`,
       ),
       layer("no privileges", wrapping.privileges !== "", wrapping.privileges || "needs setpriv or bwrap"),
       layer(

@@ -77,8 +77,8 @@ export default workflow({
 `);
   expect(problems.map((one) => [one.code, one.location.line, one.location.column])).toEqual([
     ["bad-name", 3, 3],
-    ["undeclared-topic", 5, 74],
     ["bad-interval", 5, 42],
+    ["undeclared-topic", 5, 74],
   ]);
 });
 

@@ -292,7 +292,7 @@ const INVENTED: Attack[] = [
   authority(
     "ending the run at the edge of the stack",
     "const go = () => { try { go(); } catch {} try { ctx.publish(1, 2); } catch {} }; go(); return { data: 'survived' };",
-    failed("never-settles"),
+    inPublishes(failed("bad-call")),
     { costly: true, limits: { sectionMs: 2_000, cpuMs: 2_000, wallMs: 5_000 } },
   ),
   authority(
