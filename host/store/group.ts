@@ -46,7 +46,7 @@ export class Group {
   #openedMs = 0;
   #scheduled = false;
   #lingering: NodeJS.Timeout | undefined;
-  #turn: Promise<void> | undefined;
+  #filled = false;
   #forCommit: Waiter[] = [];
   #forDisk: Waiter[] = [];
   #nextBarrier: Waiter[] = [];
@@ -83,12 +83,7 @@ export class Group {
     this.#changes++;
     if (this.#isFull()) {
       this.commit(); // (G4)
-      this.#turn ??= new Promise((resolve) =>
-        setImmediate(() => {
-          this.#turn = undefined;
-          resolve();
-        }),
-      );
+      this.#filled = true;
     }
     if (this.broken) throw this.broken;
     return result;
@@ -99,7 +94,7 @@ export class Group {
     if (this.broken) return Promise.reject(this.broken);
     if (level === "durable") return this.#open ? this.#wait(this.#forDisk) : this.#barrier();
     if (level === "committed" && this.#open) return this.#wait(this.#forCommit);
-    return this.#turn ?? Promise.resolve(); // (G4)
+    return level === "applied" && !this.#filled ? Promise.resolve() : this.#behind();
   }
 
   commit(): void {
@@ -164,6 +159,14 @@ export class Group {
     this.#schedule();
   }
 
+  /** At once, unless others were let go before and have not gone, or this one has filled a group (G4). */
+  #behind(): Promise<void> {
+    if (!this.#filled && this.#free.length === 0) return Promise.resolve();
+    this.#filled = false;
+    this.#schedule();
+    return this.#wait(this.#free);
+  }
+
   #letGo(waiters: readonly Waiter[]): void {
     this.#free.push(...waiters);
     this.#schedule();
@@ -195,7 +198,7 @@ export class Group {
 
   #barrier(): Promise<void> {
     // A barrier in flight began after the last COMMIT, or there would be something unsynced.
-    if (!this.#unsynced) return this.#inFlight ? this.#wait(this.#inFlight) : Promise.resolve();
+    if (!this.#unsynced) return this.#inFlight ? this.#wait(this.#inFlight) : this.#behind();
     const waited = this.#wait(this.#nextBarrier);
     this.#sync();
     return waited;
