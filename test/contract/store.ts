@@ -123,9 +123,7 @@ export function describeStoreContract(name: string, harness: () => StoreHarness)
   const ready = (work: (store: Store, workflow: number, of: StoreHarness) => Promise<void>) =>
     within(async (store, of) => work(store, await deployed(store, "orders", 1_000), of));
   const { outlivesClose } = harness();
-  const reopening = (title: string, body: () => Promise<void>) => {
-    if (outlivesClose) test(title, body);
-  };
+  const reopening = test.skipIf(!outlivesClose);
 
   describe(`${name}: levels and order`, () => {
     test.each(["applied", "committed", "durable"] as const)(
