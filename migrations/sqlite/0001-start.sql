@@ -129,7 +129,8 @@ CREATE TABLE deliveries (
 ) STRICT;
 CREATE INDEX deliveries_event ON deliveries (event);
 CREATE INDEX deliveries_pending ON deliveries (handler, seq) WHERE status = 'pending';
-CREATE INDEX deliveries_changed ON deliveries (handler, change_seq) WHERE status = 'pending';
+-- Of the few that got a new payload while they were pending; for all others the two sequences are equal.
+CREATE INDEX deliveries_changed ON deliveries (handler, change_seq) WHERE status = 'pending' AND change_seq > seq;
 CREATE INDEX deliveries_reserved ON deliveries (reserved_by) WHERE status = 'reserved';
 CREATE INDEX deliveries_released ON deliveries (released_by) WHERE status = 'pending' AND released_by IS NOT NULL;
 
@@ -154,6 +155,7 @@ CREATE INDEX causes_input ON causes (input);
 
 CREATE TABLE runs (
   id INTEGER PRIMARY KEY,
+  namespace INTEGER NOT NULL,
   workflow INTEGER NOT NULL REFERENCES workflows (id),
   version INTEGER NOT NULL,
   handler INTEGER NOT NULL REFERENCES handlers (id),
@@ -201,11 +203,12 @@ CREATE UNIQUE INDEX runs_open ON runs (workflow) WHERE open = 1;
 CREATE UNIQUE INDEX runs_successor ON runs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX runs_active ON runs (host) WHERE status = 'active';
 CREATE INDEX runs_page ON runs (workflow, id);
-CREATE INDEX runs_failed ON runs (workflow, id) WHERE status <> 'committed';
+CREATE INDEX runs_namespace ON runs (namespace, id);
+CREATE INDEX runs_stopped ON runs (namespace, id) WHERE status NOT IN ('active', 'committed');
 CREATE INDEX runs_ended ON runs (ended_at) WHERE open = 0;
 
 CREATE TRIGGER runs_ended_are_final BEFORE UPDATE OF
-  id, workflow, version, handler, kind, trigger_json, root_id, retry_of, attempt, phase, status, retries, crashes,
+  id, namespace, workflow, version, handler, kind, trigger_json, root_id, retry_of, attempt, phase, status, retries, crashes,
   crash_phase, redos, outcome, prepared_json, result_json, error_json, policy_json, start_seq, chain_started_at,
   created_at, ended_at, wake_at, resources_json, host
 ON runs WHEN OLD.status IN ('paused:transient', 'failed:logic', 'failed:internal', 'committed', 'crashed')
@@ -245,11 +248,9 @@ CREATE TABLE mutations (
   error_json TEXT,
   created_at INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX mutations_origin ON mutations (origin_run);
 CREATE INDEX mutations_owner ON mutations (owner_run);
 CREATE INDEX mutations_page ON mutations (workflow, id);
-CREATE INDEX mutations_open ON mutations (next_check_at)
-  WHERE status IN ('in_flight', 'needs_reconcile', 'indeterminate');
+CREATE INDEX mutations_check ON mutations (next_check_at) WHERE next_check_at IS NOT NULL;
 
 CREATE TRIGGER mutations_settled_are_final BEFORE UPDATE OF
   status, origin_run, alias, connection, tool, args_json, idempotency_key, n, sends, result_json

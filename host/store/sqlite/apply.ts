@@ -2,20 +2,24 @@
  * A Change → rows, inside the open transaction. Checks every expectation before the first write, so that a refused
  * Change has written nothing and needs no savepoint.
  *
- * Q1. Expectations first, then writes; a refusal leaves no trace.
+ * Q1. Expectations first, then writes; a refusal leaves no trace. The run's revision is compared by the UPDATE that
+ *     raises it, which is the first write of all.
  * Q2. Sequences are taken under the workflow's row: events, changes and journal have no gap and no double.
  * Q3. The journal entries of a Change are written with it.
  * Q4. `due_at` of a handler and of a workflow is what the core says it is, after everything else is written.
  */
 import type { Database } from "better-sqlite3";
-import type { Change, HandlerPatch, RunPatch, Write } from "../../core/change.ts";
-import type { HandlerId, RunId } from "../../core/ids.ts";
+import type { Change, RunPatch, WorkflowPatch, Write } from "../../core/change.ts";
+import type { OpenRunFacts } from "../../core/facts.ts";
+import type { RunId } from "../../core/ids.ts";
 import { type Effect, type Entry, journalOf, type Published } from "../../core/journal.ts";
-import { handlerDueAt, workflowDueAt } from "../../core/trigger.ts";
+import { workflowDueAt } from "../../core/trigger.ts";
 import type { Applied, Refused } from "../../ports/store.ts";
-import { type Cell, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
+import { type Row, RUN_COLUMNS } from "../rows.ts";
 import { Events } from "./events.ts";
 import { refusalOf } from "./expect.ts";
+import { Handlers } from "./handlers.ts";
+import { Ledger } from "./ledger.ts";
 import { hash, Records } from "./records.ts";
 import { Statements } from "./statements.ts";
 
@@ -33,20 +37,30 @@ export interface WorkflowCursor {
   consumerStreak: number;
   activeVersion: number;
   mode: string;
+  dueAtMs: number | null;
   touched: boolean;
-  generationRaised: boolean;
 }
+
+const READ_WORKFLOW =
+  "SELECT namespace, revision, generation, seq, journal_seq, paused, archived, open_run, consumer_streak, active_version, mode, due_at FROM workflows WHERE id = ?";
+const WRITE_WORKFLOW =
+  "UPDATE workflows SET revision = ?, generation = ?, seq = ?, journal_seq = ?, active_version = ?, paused = ?, archived = ?, mode = ?, consumer_streak = ?, open_run = ?, due_at = ?, updated_at = ? WHERE id = ?";
+const WRITE_SEQUENCES = "UPDATE workflows SET seq = ?, journal_seq = ?, updated_at = ? WHERE id = ?";
+const WRITE_JOURNAL =
+  "INSERT INTO journal (workflow, first, count, run, verb, at, entries_json) VALUES (?, ?, ?, ?, ?, ?, ?)";
 
 export class Applier {
   readonly #statements: Statements;
+  readonly #handlers: Handlers;
   readonly #events: Events;
+  readonly #ledger: Ledger;
   readonly #records: Records;
-  readonly #newId: () => number;
 
   constructor(db: Database, newId: () => number) {
     this.#statements = new Statements(db);
-    this.#newId = newId;
-    this.#events = new Events(this.#statements, newId);
+    this.#handlers = new Handlers(this.#statements);
+    this.#events = new Events(this.#statements, this.#handlers, newId);
+    this.#ledger = new Ledger(this.#statements, newId);
     this.#records = new Records(this.#statements, newId);
   }
 
@@ -55,33 +69,25 @@ export class Applier {
     if (!cursor) return { ok: false, because: "stale-workflow" };
     const refused = refusalOf(change, cursor, this.#statements); // (Q1)
     if (refused) return refused;
+    const patch = patchOf(change);
+    if (!this.#setRun(change, patch)) return { ok: false, because: "stale-run" }; // (Q1)
     const effects = new Map<Write, Effect>();
-    const handlers = new Set<HandlerId>();
-    this.#runs(change);
-    for (const write of change.writes) this.#write(change, write, cursor, effects, handlers);
-    for (const write of change.writes)
-      if (write.do === "handler.set" || write.do === "handler.create") this.#retrigger(write, change.atMs);
-    for (const id of handlers) this.#handlerDue(id);
+    this.#handlers.begin();
+    this.#ledger.begin(change.writes);
+    for (const write of change.writes) this.#write(change, write, cursor, effects);
+    const rescheduled = this.#handlers.end(change.atMs, cursor.seq); // (Q4)
     this.#journal(change, cursor, journalOf(change, effects, hash)); // (Q3)
-    this.#workflow(change, cursor);
+    const moved = patch?.status !== undefined || patch?.readyAtMs !== undefined;
+    this.#writeWorkflow(change, cursor, cursor.touched || rescheduled || moved);
     const published: Published[] = [];
     for (const effect of effects.values()) if (effect.of === "publish") published.push(effect.published);
-    const { run } = change.expect;
-    return {
-      ok: true,
-      workflowRevision: cursor.revision,
-      seq: cursor.seq,
-      published,
-      ...(run ? { runRevision: run.revision + 1 } : {}),
-    };
+    const applied: Applied = { ok: true, workflowRevision: cursor.revision, seq: cursor.seq, published };
+    if (change.expect.run) applied.runRevision = change.expect.run.revision + 1;
+    return applied;
   }
 
   #cursor(id: number): WorkflowCursor | undefined {
-    const row = this.#statements
-      .sql(
-        "SELECT namespace, revision, generation, seq, journal_seq, paused, archived, open_run, consumer_streak, active_version, mode FROM workflows WHERE id = ?",
-      )
-      .get(id) as Row | undefined;
+    const row = this.#statements.sql(READ_WORKFLOW).get(id) as Row | undefined;
     if (!row) return undefined;
     return {
       id,
@@ -96,50 +102,33 @@ export class Applier {
       consumerStreak: row["consumer_streak"] as number,
       activeVersion: row["active_version"] as number,
       mode: row["mode"] as string,
+      dueAtMs: row["due_at"] as number | null,
       touched: false,
-      generationRaised: false,
     };
   }
 
-  /** All steps of one run in one Change are one UPDATE and one revision; the old run gives way before the new one opens. */
-  #runs(change: Change): void {
-    const patches = new Map<RunId, RunPatch>();
-    if (change.expect.run) patches.set(change.expect.run.id, {});
-    for (const write of change.writes)
-      if (write.do === "run.set") patches.set(write.id, { ...patches.get(write.id), ...write.set });
-    for (const [id, patch] of patches) {
-      const rows = this.#statements.update(
-        "runs",
-        RUN_COLUMNS,
-        patch,
-        "revision = revision + 1 WHERE id = ?",
-        [id],
-      );
-      if (rows !== 1) throw new Error(`a Change for run ${id}, which does not exist`);
-    }
-    for (const write of change.writes)
-      if (write.do === "run.create") this.#statements.insert("runs", RUN_COLUMNS, write.run);
+  /** All steps of one run in one Change are one UPDATE and one revision. */
+  #setRun({ expect: { run } }: Change, patch: RunPatch | undefined): boolean {
+    if (!run) return true;
+    const fixed = "revision = revision + 1 WHERE id = ? AND revision = ?";
+    return this.#statements.update("runs", RUN_COLUMNS, patch ?? {}, fixed, [run.id, run.revision]) === 1;
   }
 
-  #write(
-    { atMs }: Change,
-    write: Write,
-    cursor: WorkflowCursor,
-    effects: Map<Write, Effect>,
-    handlers: Set<HandlerId>,
-  ): void {
+  #write(change: Change, write: Write, cursor: WorkflowCursor, effects: Map<Write, Effect>): void {
     switch (write.do) {
       case "run.set":
-      case "run.create":
       case "unit.dispatched":
       case "unit.ended":
+        return;
+      case "run.create":
+        this.#statements.insert("runs", RUN_COLUMNS, write.run, "namespace", cursor.namespace);
         return;
       case "mutation.create":
       case "mutation.set":
       case "send.create":
       case "send.end":
       case "evidence":
-        return this.#ledger(write, cursor.id, atMs);
+        return this.#ledger.write(write, cursor.id, change.atMs);
       case "deliveries":
       case "deliveries.handover":
       case "delivery.renew":
@@ -147,20 +136,16 @@ export class Applier {
       case "orphans.skip":
       case "publish":
       case "input": {
-        const effect = this.#events.write(write, cursor, atMs, handlers); // (Q2)
+        const effect = this.#events.write(write, cursor, change.atMs); // (Q2)
         if (effect) effects.set(write, effect);
         return;
       }
       case "handler.create":
-        this.#createHandler(write, cursor);
-        handlers.add(write.id);
-        return;
+        return this.#handlers.create(write, cursor);
       case "handler.set":
-        this.#setHandler(write.id, write.set, cursor);
-        handlers.add(write.id);
-        return;
+        return this.#handlers.set(write.id, write.set, cursor.seq);
       case "workflow.set":
-        return this.#setCursor(cursor, write.set);
+        return setCursor(cursor, write.set);
       case "slot":
       case "version.create":
       case "inbox.open":
@@ -169,143 +154,20 @@ export class Applier {
       case "outbox":
       case "transcript":
       case "logs":
-        return this.#records.write(write, { workflow: cursor.id, namespace: cursor.namespace }, atMs);
+        return this.#records.write(write, { workflow: cursor.id, namespace: cursor.namespace }, change.atMs);
     }
   }
 
-  #ledger(
-    write: Extract<
-      Write,
-      { do: "mutation.create" | "mutation.set" | "send.create" | "send.end" | "evidence" }
-    >,
-    workflow: number,
-    atMs: number,
-  ): void {
-    const statements = this.#statements;
-    switch (write.do) {
-      case "mutation.create":
-        return statements.insert("mutations", MUTATION_COLUMNS, write.mutation, { workflow });
-      case "mutation.set":
-        if (
-          statements.update("mutations", MUTATION_COLUMNS, write.set, "id = id WHERE id = ?", [write.id]) !==
-          1
-        )
-          throw new Error(`a Change for ledger row ${write.id}, which does not exist`);
-        return;
-      case "send.create": {
-        const { n, atMs: sentAtMs, bytesHash, idempotencyKey } = write.send;
-        statements
-          .sql(
-            "INSERT INTO sends (mutation, n, run, at, bytes_hash, idempotency_key) VALUES (?, ?, ?, ?, ?, ?)",
-          )
-          .run(write.mutation, n, write.run, sentAtMs, bytesHash, idempotencyKey);
-        return;
-      }
-      case "send.end":
-        statements
-          .sql("UPDATE sends SET ended_at = ?, answer_json = ? WHERE mutation = ? AND n = ?")
-          .run(write.endedAtMs, write.answer, write.mutation, write.n);
-        return;
-      case "evidence":
-        statements
-          .sql("INSERT INTO evidence (id, mutation, run, what, detail_json, at) VALUES (?, ?, ?, ?, ?, ?)")
-          .run(this.#newId(), write.mutation, write.run, write.what, write.detail, atMs);
-    }
-  }
-
-  #createHandler(write: Extract<Write, { do: "handler.create" }>, cursor: WorkflowCursor): void {
-    this.#statements
-      .sql("INSERT INTO handlers (id, workflow, kind, name, ord, seen_seq) VALUES (?, ?, ?, ?, ?, ?)")
-      .run(write.id, cursor.id, write.kind, write.name, write.order, cursor.seq);
-    this.#setHandler(write.id, write.set, cursor);
-  }
-
-  #setHandler(id: HandlerId, set: HandlerPatch, cursor: WorkflowCursor): void {
-    const columns: string[] = [];
-    const cells: Cell[] = [];
-    const put = (column: string, cell: Cell) => {
-      columns.push(`${column} = ?`);
-      cells.push(cell);
-    };
-    if (set.state !== undefined) put("state_json", set.state);
-    if (set.seenSeq !== undefined) put("seen_seq", cursor.seq);
-    if (set.queued !== undefined) {
-      put("queued_reason", set.queued?.reason ?? null);
-      put("queued_at", set.queued?.atMs ?? null);
-    }
-    if (set.triggered !== undefined) {
-      put("triggered_reason", set.triggered?.reason ?? null);
-      put("triggered_at", set.triggered?.atMs ?? null);
-    }
-    if (set.wakeAtMs !== undefined) put("wake_at", set.wakeAtMs);
-    if (set.nextRunAtMs !== undefined) put("next_run_at", set.nextRunAtMs);
-    if (set.anchorMs !== undefined) put("anchor_at", set.anchorMs);
-    if (set.orphaned !== undefined) put("orphaned", set.orphaned ? 1 : 0);
-    if (set.order !== undefined) put("ord", set.order);
-    if (columns.length === 0) return;
-    this.#statements.sql(`UPDATE handlers SET ${columns.join(", ")} WHERE id = ?`).run([...cells, id]);
-  }
-
-  #retrigger(write: Extract<Write, { do: "handler.set" | "handler.create" }>, atMs: number): void {
-    if (!write.set.triggerIfPending) return;
-    this.#statements
-      .sql(
-        "UPDATE handlers SET triggered_reason = 'more', triggered_at = @at WHERE id = @id AND triggered_at IS NULL AND EXISTS (SELECT 1 FROM deliveries WHERE handler = @id AND status = 'pending')",
-      )
-      .run({ at: atMs, id: write.id });
-  }
-
-  #handlerDue(id: HandlerId): void {
-    const row = this.#statements
-      .sql(
-        `SELECT *, (SELECT e.updated_at FROM deliveries d JOIN events e ON e.id = d.event
-           WHERE d.handler = handlers.id AND d.status = 'pending' AND d.change_seq > handlers.seen_seq
-           ORDER BY d.change_seq LIMIT 1) AS new_at FROM handlers WHERE id = ?`,
-      )
-      .get(id) as Row;
-    const dueAtMs = handlerDueAt(handlerFromRow(row, { hasMutate: false, hasNext: false })) ?? null; // (Q4)
-    if (dueAtMs !== row["due_at"])
-      this.#statements.sql("UPDATE handlers SET due_at = ? WHERE id = ?").run(dueAtMs, id);
-  }
-
-  #setCursor(cursor: WorkflowCursor, set: Extract<Write, { do: "workflow.set" }>["set"]): void {
-    cursor.touched = true;
-    if (set.openRun !== undefined) cursor.openRun = set.openRun;
-    if (set.consumerStreak !== undefined) cursor.consumerStreak = set.consumerStreak;
-    if (set.paused !== undefined) cursor.paused = set.paused;
-    if (set.archived !== undefined) cursor.archived = set.archived;
-    if (set.activeVersion !== undefined) cursor.activeVersion = set.activeVersion;
-    if (set.mode !== undefined) cursor.mode = set.mode;
-    if (set.deployed) cursor.generation++;
-  }
-
-  #workflow(change: Change, cursor: WorkflowCursor): void {
+  /** Most steps move nothing but the sequences; what decides when the workflow is due is looked at only if it moved. */
+  #writeWorkflow(change: Change, cursor: WorkflowCursor, moved: boolean): void {
     if (cursor.touched) cursor.revision++;
-    const open =
-      cursor.openRun === null
-        ? undefined
-        : (this.#statements
-            .sql("SELECT id, status, ready_at FROM runs WHERE id = ?")
-            .get(cursor.openRun) as Row);
-    const earliest = open
-      ? undefined
-      : (this.#statements.sql("SELECT min(due_at) FROM handlers WHERE workflow = ?").pluck().get(cursor.id) as
-          | number
-          | null);
-    const dueAtMs = workflowDueAt({
-      paused: cursor.paused,
-      archived: cursor.archived,
-      openRun: open && {
-        id: open["id"] as number,
-        active: open["status"] === "active",
-        ...(open["ready_at"] === null ? {} : { readyAtMs: open["ready_at"] as number }),
-      },
-      earliestHandlerDueMs: earliest ?? undefined,
-    }); // (Q4)
+    if (moved) cursor.dueAtMs = this.#dueAt(change, cursor); // (Q4)
+    if (!moved) {
+      this.#statements.sql(WRITE_SEQUENCES).run(cursor.seq, cursor.journalSeq, change.atMs, cursor.id);
+      return;
+    }
     this.#statements
-      .sql(
-        "UPDATE workflows SET revision = ?, generation = ?, seq = ?, journal_seq = ?, active_version = ?, paused = ?, archived = ?, mode = ?, consumer_streak = ?, open_run = ?, due_at = ?, updated_at = ? WHERE id = ?",
-      )
+      .sql(WRITE_WORKFLOW)
       .run(
         cursor.revision,
         cursor.generation,
@@ -317,42 +179,72 @@ export class Applier {
         cursor.mode,
         cursor.consumerStreak,
         cursor.openRun,
-        dueAtMs ?? null,
+        cursor.dueAtMs,
         change.atMs,
         cursor.id,
       );
   }
 
-  #journal(change: Change, cursor: WorkflowCursor, entries: Entry[]): void {
+  #dueAt(change: Change, cursor: WorkflowCursor): number | null {
+    const { paused, archived } = cursor;
+    if (cursor.openRun !== null) {
+      const openRun = this.#openRun(change, cursor.openRun);
+      return workflowDueAt({ paused, archived, openRun }) ?? null;
+    }
+    const earliest = this.#statements
+      .sql("SELECT min(due_at) FROM handlers WHERE workflow = ?")
+      .pluck()
+      .get(cursor.id) as number | null;
+    return workflowDueAt({ paused, archived, earliestHandlerDueMs: earliest ?? undefined }) ?? null;
+  }
+
+  #openRun({ writes }: Change, id: RunId): OpenRunFacts {
+    const created = writes.find((write) => write.do === "run.create" && write.run.id === id);
+    if (created?.do === "run.create" && created.run.status === "active") return { id, active: true };
+    const row = this.#statements.sql("SELECT status, ready_at FROM runs WHERE id = ?").get(id) as Row;
+    const readyAtMs = row["ready_at"] as number | null;
+    return { id, active: row["status"] === "active", ...(readyAtMs === null ? {} : { readyAtMs }) };
+  }
+
+  #journal(change: Change, cursor: WorkflowCursor, entries: readonly Entry[]): void {
+    const write = this.#statements.sql(WRITE_JOURNAL);
     for (const { run, part } of byRun(entries)) {
-      this.#statements
-        .sql(
-          "INSERT INTO journal (workflow, first, count, run, verb, at, entries_json) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        )
-        .run(
-          cursor.id,
-          cursor.journalSeq + 1,
-          part.length,
-          run ?? null,
-          change.verb,
-          change.atMs,
-          JSON.stringify(part),
-        );
+      const first = cursor.journalSeq + 1;
+      write.run(cursor.id, first, part.length, run ?? null, change.verb, change.atMs, JSON.stringify(part));
       cursor.journalSeq += part.length;
     }
   }
 }
 
+/** What all steps of the run at stake set, together. */
+function patchOf({ writes }: Change): RunPatch | undefined {
+  let patch: RunPatch | undefined;
+  for (const write of writes)
+    if (write.do === "run.set") patch = patch ? { ...patch, ...write.set } : write.set;
+  return patch;
+}
+
+function setCursor(cursor: WorkflowCursor, set: WorkflowPatch): void {
+  cursor.touched = true;
+  if (set.openRun !== undefined) cursor.openRun = set.openRun;
+  if (set.consumerStreak !== undefined) cursor.consumerStreak = set.consumerStreak;
+  if (set.paused !== undefined) cursor.paused = set.paused;
+  if (set.archived !== undefined) cursor.archived = set.archived;
+  if (set.activeVersion !== undefined) cursor.activeVersion = set.activeVersion;
+  if (set.mode !== undefined) cursor.mode = set.mode;
+  if (set.deployed) cursor.generation++;
+}
+
 /** Consecutive entries of one run share a row; entries that name no run travel with their neighbours. */
 function byRun(entries: readonly Entry[]): { run: RunId | undefined; part: Entry[] }[] {
   const parts: { run: RunId | undefined; part: Entry[] }[] = [];
+  let last: (typeof parts)[number] | undefined;
   for (const entry of entries) {
     const run = "run" in entry ? entry.run : undefined;
-    const last = parts.at(-1);
     if (last && (run === undefined || last.run === undefined || last.run === run)) {
       last.part.push(entry);
       last.run ??= run;
-    } else parts.push({ run, part: [entry] });
+    } else parts.push((last = { run, part: [entry] }));
   }
   return parts;
 }

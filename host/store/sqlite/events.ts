@@ -2,7 +2,6 @@
  * Events, deliveries and inputs as rows. What publishing does to what is there is `core/event.ts`; this file finds the
  * rows and writes the answer.
  */
-import { createHash } from "node:crypto";
 import type { Write } from "../../core/change.ts";
 import {
   decidePublish,
@@ -14,6 +13,8 @@ import type { DeliveryId, HandlerId, RunId } from "../../core/ids.ts";
 import type { Effect, Published } from "../../core/journal.ts";
 import type { Row } from "../rows.ts";
 import type { WorkflowCursor } from "./apply.ts";
+import type { Handlers } from "./handlers.ts";
+import { digest } from "./records.ts";
 import type { Statements } from "./statements.ts";
 
 type EventWrite = Extract<
@@ -32,23 +33,20 @@ type EventWrite = Extract<
 
 export class Events {
   readonly #statements: Statements;
+  readonly #handlers: Handlers;
   readonly #newId: () => number;
 
-  constructor(statements: Statements, newId: () => number) {
+  constructor(statements: Statements, handlers: Handlers, newId: () => number) {
     this.#statements = statements;
+    this.#handlers = handlers;
     this.#newId = newId;
   }
 
-  write(
-    write: EventWrite,
-    cursor: WorkflowCursor,
-    atMs: number,
-    handlers: Set<HandlerId>,
-  ): Effect | undefined {
+  write(write: EventWrite, cursor: WorkflowCursor, atMs: number): Effect | undefined {
     const sql = (text: string) => this.#statements.sql(text);
     switch (write.do) {
       case "deliveries":
-        this.#move(write.ids, write.to, write.run, atMs, handlers);
+        this.#move(write.ids, write.to, write.run, atMs);
         return undefined;
       case "deliveries.handover":
         sql("UPDATE deliveries SET reserved_by = ? WHERE reserved_by = ? AND status = 'reserved'").run(
@@ -57,7 +55,7 @@ export class Events {
         );
         return undefined;
       case "delivery.renew":
-        return this.#renew(write.id, write.how, cursor, handlers);
+        return this.#renew(write.id, write.how, cursor);
       case "orphans.move": {
         const ids = this.#pendingOf(write.from);
         for (const id of ids)
@@ -66,18 +64,19 @@ export class Events {
             ++cursor.seq,
             id,
           );
-        handlers.add(write.from).add(write.to);
+        this.#handlers.touch(write.from);
+        this.#handlers.touch(write.to);
         return { of: "orphans", ids };
       }
       case "orphans.skip": {
         const ids = this.#pendingOf(write.handler);
-        this.#move(ids, "skipped", undefined, atMs, handlers);
+        this.#move(ids, "skipped", undefined, atMs);
         return { of: "orphans", ids };
       }
       case "publish":
         return {
           of: "publish",
-          published: this.#publish(write.publication, write.subscribers, write.run, cursor, atMs, handlers),
+          published: this.#publish(write.publication, write.subscribers, write.run, cursor, atMs),
         };
       case "input":
         sql(
@@ -87,13 +86,7 @@ export class Events {
     }
   }
 
-  #move(
-    ids: readonly DeliveryId[],
-    to: DeliveryStatus,
-    run: RunId | undefined,
-    atMs: number,
-    handlers: Set<HandlerId>,
-  ): void {
+  #move(ids: readonly DeliveryId[], to: DeliveryStatus, run: RunId | undefined, atMs: number): void {
     const settled = to === "consumed" || to === "skipped" || to === "dead";
     for (const id of ids) {
       if (to === "reserved")
@@ -109,23 +102,18 @@ export class Events {
           )
           .run({ to, at: settled ? atMs : null, id });
       if (to === "skipped")
-        handlers.add(
+        this.#handlers.touch(
           this.#statements.sql("SELECT handler FROM deliveries WHERE id = ?").pluck().get(id) as number,
         );
     }
   }
 
-  #renew(
-    id: DeliveryId,
-    how: "requeue" | "reprocess",
-    cursor: WorkflowCursor,
-    handlers: Set<HandlerId>,
-  ): Effect | undefined {
+  #renew(id: DeliveryId, how: "requeue" | "reprocess", cursor: WorkflowCursor): Effect | undefined {
     const row = this.#statements
       .sql("SELECT event, handler, seq FROM deliveries WHERE id = ?")
       .get(id) as Row;
     const handler = row["handler"] as number;
-    handlers.add(handler);
+    this.#handlers.touch(handler);
     const changeSeq = ++cursor.seq;
     if (how === "requeue") {
       this.#statements
@@ -157,14 +145,13 @@ export class Events {
     run: RunId | undefined,
     cursor: WorkflowCursor,
     atMs: number,
-    handlers: Set<HandlerId>,
   ): Published {
     const { topic, messageId, payload } = publication;
-    const payloadHash = createHash("sha256").update(payload).digest("base64url");
+    const payloadHash = digest(payload);
     const existing = this.#existing(cursor.id, topic, messageId);
     const decision = decidePublish(existing, payloadHash, atMs);
     const face = { topic, messageId, created: [], late: [] };
-    if (!existing) return this.#create(publication, payloadHash, subscribers, run, cursor, atMs, handlers);
+    if (!existing) return this.#create(publication, payloadHash, subscribers, run, cursor, atMs);
     if (decision.outcome === "unchanged") {
       if (decision.seen)
         this.#statements.sql("UPDATE events SET seen_at = ? WHERE id = ?").run(atMs, existing.id);
@@ -184,7 +171,7 @@ export class Events {
       .run(revision, payload, payloadHash, atMs, atMs, existing.id);
     for (const id of decision.renewed)
       this.#statements.sql("UPDATE deliveries SET change_seq = ? WHERE id = ?").run(++cursor.seq, id);
-    for (const one of existing.deliveries) if (one.status === "pending") handlers.add(one.handler);
+    for (const one of existing.deliveries) if (one.status === "pending") this.#handlers.touch(one.handler);
     return { ...face, event: existing.id, revision, outcome: "updated", late: decision.late };
   }
 
@@ -195,7 +182,6 @@ export class Events {
     run: RunId | undefined,
     cursor: WorkflowCursor,
     atMs: number,
-    handlers: Set<HandlerId>,
   ): Published {
     const { topic, messageId, payload, hops, inputs } = publication;
     const event = this.#newId();
@@ -227,7 +213,7 @@ export class Events {
         )
         .run(id, event, handler, seq, seq);
       created.push({ id, handler });
-      handlers.add(handler);
+      this.#handlers.touch(handler);
     }
     for (const input of inputs)
       this.#statements.sql("INSERT OR IGNORE INTO causes (event, input) VALUES (?, ?)").run(event, input);

@@ -1,4 +1,7 @@
-/** What a Change expects, compared with what is there, before anything is written. */
+/**
+ * What a Change expects, compared with what is there, before anything is written. The run's revision is left to the
+ * UPDATE that raises it; it is read here only to say which refusal comes first.
+ */
 import type { Change } from "../../core/change.ts";
 import type { DeliveryId } from "../../core/ids.ts";
 import type { Refused } from "../../ports/store.ts";
@@ -7,17 +10,24 @@ import type { WorkflowCursor } from "./apply.ts";
 import type { Statements } from "./statements.ts";
 
 export function refusalOf(
-  { expect, writes }: Change,
+  change: Change,
   cursor: WorkflowCursor,
   statements: Statements,
 ): Refused | undefined {
-  const { workflowRevision, generation, run, mutation, deliveries, handlerIdle } = expect;
+  const { workflowRevision, generation, run } = change.expect;
   if (workflowRevision !== undefined && workflowRevision !== cursor.revision) return no("stale-workflow");
   if (generation !== undefined && generation !== cursor.generation) return no("stale-workflow");
-  if (run) {
-    const revision = statements.sql("SELECT revision FROM runs WHERE id = ?").pluck().get(run.id);
-    if (revision !== run.revision) return no("stale-run");
-  }
+  const refused = rowRefusal(change, cursor, statements);
+  if (!refused || !run) return refused;
+  const revision = statements.sql("SELECT revision FROM runs WHERE id = ?").pluck().get(run.id);
+  return revision === run.revision ? refused : no("stale-run");
+}
+
+function rowRefusal(
+  { expect: { mutation, deliveries, handlerIdle }, writes }: Change,
+  cursor: WorkflowCursor,
+  statements: Statements,
+): Refused | undefined {
   if (mutation) {
     const status = statements.sql("SELECT status FROM mutations WHERE id = ?").pluck().get(mutation.id);
     if (status !== mutation.status) return no("stale-row");
@@ -30,8 +40,9 @@ export function refusalOf(
     const open = statements.sql("SELECT handler FROM runs WHERE id = ?").pluck().get(cursor.openRun);
     if (open === handlerIdle) return no("not-idle");
   }
+  if (cursor.openRun === null) return undefined;
   const opens = writes.some((write) => write.do === "run.create" && write.run.retryOf === undefined);
-  return opens && cursor.openRun !== null ? no("stale-workflow") : undefined;
+  return opens ? no("stale-workflow") : undefined;
 }
 
 function isAsExpected(

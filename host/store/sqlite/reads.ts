@@ -7,6 +7,7 @@ import type { DeliveryFacts } from "../../core/operate.ts";
 import type { Manifest } from "../../core/workflow.ts";
 import type { DueWorkflow, PendingEvent } from "../../ports/store.ts";
 import { fromRow, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
+import { newPendingAt } from "./handlers.ts";
 import { Statements } from "./statements.ts";
 
 export class Reads {
@@ -38,7 +39,7 @@ export class Reads {
       .get() as number | undefined;
     const check = this.#statements
       .sql(
-        "SELECT next_check_at FROM mutations WHERE status IN ('in_flight', 'needs_reconcile', 'indeterminate') AND next_check_at IS NOT NULL ORDER BY next_check_at LIMIT 1",
+        "SELECT next_check_at FROM mutations WHERE next_check_at IS NOT NULL ORDER BY next_check_at LIMIT 1",
       )
       .pluck()
       .get() as number | undefined;
@@ -178,6 +179,18 @@ export class Reads {
     };
   }
 
+  versionNumbers(workflow: number, hash: string): { same?: number; newest: number } {
+    const same = this.#statements
+      .sql("SELECT number FROM versions WHERE workflow = ?+0 AND hash = ? ORDER BY number DESC LIMIT 1")
+      .pluck()
+      .get(workflow, hash) as number | undefined;
+    const newest = this.#statements
+      .sql("SELECT max(number) FROM versions WHERE workflow = ?")
+      .pluck()
+      .get(workflow) as number | null;
+    return { newest: newest ?? 0, ...(same === undefined ? {} : { same }) };
+  }
+
   /** Active runs of every incarnation but this one. */
   interrupted(own: number, limit: number): number[] {
     return this.#statements
@@ -189,7 +202,7 @@ export class Reads {
   checksDue(nowMs: number, limit: number): number[] {
     return this.#statements
       .sql(
-        "SELECT owner_run FROM mutations WHERE status IN ('in_flight', 'needs_reconcile', 'indeterminate') AND next_check_at <= ?+0 ORDER BY next_check_at LIMIT ?",
+        "SELECT owner_run FROM mutations WHERE next_check_at IS NOT NULL AND next_check_at <= ?+0 ORDER BY next_check_at LIMIT ?",
       )
       .pluck()
       .all(nowMs, limit) as number[];
@@ -210,9 +223,7 @@ export class Reads {
         `SELECT h.*,
            (SELECT e.created_at FROM deliveries d JOIN events e ON e.id = d.event
             WHERE d.handler = h.id AND d.status = 'pending' ORDER BY d.seq LIMIT 1) AS oldest_at,
-           (SELECT e.updated_at FROM deliveries d JOIN events e ON e.id = d.event
-            WHERE d.handler = h.id AND d.status = 'pending' AND d.change_seq > h.seen_seq
-            ORDER BY d.change_seq LIMIT 1) AS new_at
+           ${newPendingAt("h.id", "h.seen_seq")} AS new_at
          FROM handlers h WHERE h.workflow = ?+0 ORDER BY h.ord`,
       )
       .all(workflow) as Row[];

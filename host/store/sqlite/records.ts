@@ -1,5 +1,5 @@
 /** The rows that a Change leaves for people: slots, versions, inbox, audit, outbox, transcripts and logs. */
-import { createHash } from "node:crypto";
+import { hash as cryptoHash } from "node:crypto";
 import type { Write } from "../../core/change.ts";
 import type { Cell, Row } from "../rows.ts";
 import type { Statements } from "./statements.ts";
@@ -11,14 +11,23 @@ type RecordWrite = Extract<
   }
 >;
 
-export const hash = (text: string): string =>
-  createHash("sha256").update(text).digest("base64url").slice(0, 22);
+let lastText: string | undefined;
+let lastDigest = "";
+
+/** The same text is often hashed twice in a row: for its own row, and for the journal. */
+export function digest(text: string): string {
+  if (text !== lastText) {
+    lastDigest = cryptoHash("sha256", text, "base64url");
+    lastText = text;
+  }
+  return lastDigest;
+}
+
+export const hash = (text: string): string => digest(text).slice(0, 22);
 
 /** Each link covers the one before it, so that a changed or missing row shows. */
 export function auditHash(previous: string, cells: readonly Cell[]): string {
-  return createHash("sha256")
-    .update(JSON.stringify([previous, ...cells]))
-    .digest("hex");
+  return cryptoHash("sha256", JSON.stringify([previous, ...cells]), "hex");
 }
 
 export class Records {

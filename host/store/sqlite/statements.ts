@@ -2,9 +2,19 @@
 import type { Database, Statement } from "better-sqlite3";
 import { type Cell, type Columns, toCell } from "../rows.ts";
 
+type Form = Parameters<typeof toCell>[1];
+
+/** A statement with the fields it takes, in its order. */
+interface Plan {
+  statement: Statement;
+  fields: readonly (readonly [field: string, form: Form])[];
+}
+
 export class Statements {
   readonly #db: Database;
   readonly #known = new Map<string, Statement>();
+  readonly #inserts = new Map<string, Plan>();
+  readonly #updates = new Map<string, Plan>();
 
   constructor(db: Database) {
     this.#db = db;
@@ -20,48 +30,62 @@ export class Statements {
     return statement;
   }
 
+  /** `extra` is the one column that the noun itself does not know. */
   insert<Noun extends object>(
     table: string,
     columns: Columns<Noun>,
     noun: Noun,
-    more: Record<string, Cell> = {},
+    extra: string,
+    value: Cell,
   ): void {
-    const key = `insert ${table}`;
-    const extra = Object.keys(more);
-    let statement = this.#known.get(key);
-    if (!statement) {
-      const names = [
-        ...Object.values<readonly [string, string]>(columns).map(([column]) => column),
-        ...extra,
-      ];
-      statement = this.#db.prepare(
-        `INSERT INTO ${table} (${names.join(", ")}) VALUES (${names.map(() => "?").join(", ")})`,
-      );
-      this.#known.set(key, statement);
+    let plan = this.#inserts.get(table);
+    if (!plan) {
+      const names = [...Object.values<readonly [string, Form]>(columns).map(([column]) => column), extra];
+      const text = `INSERT INTO ${table} (${names.join(", ")}) VALUES (${names.map(() => "?").join(", ")})`;
+      plan = this.#plan(text, Object.keys(columns), columns);
+      this.#inserts.set(table, plan);
     }
-    const cells: Cell[] = [];
-    for (const field in columns) cells.push(toCell(noun[field], columns[field][1]));
-    for (const column of extra) cells.push(more[column] as Cell);
-    statement.run(cells);
+    const cells = cellsOf(plan, noun as Record<string, unknown>);
+    cells.push(value);
+    plan.statement.run(cells);
   }
 
-  /** Sets what `patch` names; `fixed` is SQL after it, `tail` its parameters. Returns the number of rows. */
+  /**
+   * Sets what `patch` names. `fixed` is the SQL after that: further assignments, or at once `WHERE`; `tail` are its
+   * parameters. Returns the number of rows.
+   */
   update<Noun extends object>(
     table: string,
     columns: Columns<Noun>,
     patch: Partial<Record<keyof Noun, unknown>>,
     fixed: string,
-    tail: Cell[],
+    tail: readonly Cell[],
   ): number {
-    const fields = Object.keys(patch) as (keyof Noun & string)[];
-    const key = `update ${table} ${fields.join(",")} ${fixed}`;
-    let statement = this.#known.get(key);
-    if (!statement) {
-      const sets = fields.map((field) => `${columns[field][0]} = ?`);
-      statement = this.#db.prepare(`UPDATE ${table} SET ${[...sets, fixed].join(", ")}`);
-      this.#known.set(key, statement);
+    let key = table;
+    for (const field in patch) key += `,${field}`;
+    let plan = this.#updates.get(key);
+    if (!plan) {
+      const fields = Object.keys(patch);
+      const sets = fields.map((field) => `${columns[field as keyof Noun][0]} = ?`).join(", ");
+      const joint = fields.length > 0 && !fixed.startsWith("WHERE") ? ", " : " ";
+      plan = this.#plan(`UPDATE ${table} SET ${sets}${joint}${fixed}`, fields, columns);
+      this.#updates.set(key, plan);
     }
-    const cells: Cell[] = fields.map((field) => toCell(patch[field], columns[field][1]));
-    return statement.run([...cells, ...tail]).changes;
+    const cells = cellsOf(plan, patch as Record<string, unknown>);
+    cells.push(...tail);
+    return plan.statement.run(cells).changes;
   }
+
+  #plan<Noun>(text: string, fields: readonly string[], columns: Columns<Noun>): Plan {
+    return {
+      statement: this.#db.prepare(text),
+      fields: fields.map((field) => [field, columns[field as keyof Noun][1]] as const),
+    };
+  }
+}
+
+function cellsOf({ fields }: Plan, noun: Record<string, unknown>): Cell[] {
+  const cells: Cell[] = [];
+  for (const [field, form] of fields) cells.push(toCell(noun[field], form));
+  return cells;
 }
