@@ -1,10 +1,9 @@
 /**
  * Composition root: the only file that names every adapter. So far there is one: the sandbox.
  */
-import type { HardeningReport, Sandbox } from "./ports/sandbox.ts";
+import type { Compilation, HardeningReport, Problem, Sandbox, Upload } from "./ports/sandbox.ts";
 import { codeFrame } from "./sandbox/blame.ts";
-import type { Problem } from "./sandbox/check.ts";
-import { type Compilation, compileScript, type Upload } from "./sandbox/compile.ts";
+import { compileScript } from "./sandbox/compile.ts";
 import { hardeningReport } from "./sandbox/launch.ts";
 import { openPool } from "./sandbox/pool.ts";
 

@@ -221,3 +221,43 @@ export interface HardeningReport {
   level: 1 | 2 | 3;
   layers: HardeningLayer[];
 }
+
+export type WarningCode = "unused-topic" | "no-ui-title" | "module-state";
+
+export interface Problem {
+  severity: "error" | "warning";
+  code: ErrorCode | WarningCode;
+  message: string;
+  hint: string;
+  location: Location;
+}
+
+export interface Upload {
+  source: string;
+  language: "ts" | "js";
+  /** The author's file name, for messages. */
+  file: string;
+  /** The name it is deployed under; the script's own must be equal. */
+  name?: string;
+  sourceMap?: string;
+  minIntervalMs?: number;
+  maxBytes?: number;
+  /** Only to compute cron fires. */
+  nowMs: number;
+}
+
+/** A compiled file; with a namespace and a version number it is a `Script`. */
+export interface CompiledScript {
+  workflow: string;
+  hash: string;
+  file: string;
+  source: string;
+  code: string;
+  sourceMap?: string;
+  manifest: Manifest;
+  scope: "fresh" | "frozen";
+}
+
+export type Compilation =
+  | { ok: true; script: CompiledScript; problems: Problem[] }
+  | { ok: false; problems: Problem[] };

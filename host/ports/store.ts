@@ -88,6 +88,9 @@ export interface Store extends AsyncDisposable {
 
   version(workflow: WorkflowId, number: number): Promise<VersionRow | undefined>;
 
+  /** The number of the version with this content, and of the newest one. */
+  versionNumbers(workflow: WorkflowId, hash: string): Promise<{ same?: number; newest: number }>;
+
   /** Runs that are active under an incarnation that is gone. */
   interrupted(limit: number): Promise<RunId[]>;
 

@@ -13,18 +13,9 @@ import {
   NAME_PATTERN,
   type Schedule,
 } from "../core/workflow.ts";
+import type { Problem, WarningCode } from "../ports/sandbox.ts";
 import type { CompileReply } from "./compile-child.ts";
 import { type Declaration, readDeclaration, type Say } from "./declaration.ts";
-
-export type WarningCode = "unused-topic" | "no-ui-title" | "module-state";
-
-export interface Problem {
-  severity: "error" | "warning";
-  code: ErrorCode | WarningCode;
-  message: string;
-  hint: string;
-  location: Location;
-}
 
 const WARNINGS: Record<WarningCode, string> = {
   "unused-topic": "Publish to it, subscribe to it, or remove it.",

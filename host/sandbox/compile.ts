@@ -4,43 +4,13 @@
  */
 import { createHash } from "node:crypto";
 import type { ErrorCode } from "../core/errors.ts";
-import type { Manifest } from "../core/workflow.ts";
-import { checkDeclaration, type Problem, problem } from "./check.ts";
+import type { Compilation, CompiledScript, Upload } from "../ports/sandbox.ts";
+import { checkDeclaration, problem } from "./check.ts";
 import type { CompileReply, CompileRequest } from "./compile-child.ts";
 import { deepest } from "./module.ts";
 import { childProgram, encodeProgram } from "./program.ts";
 import { FRAME } from "./wire.ts";
 import { Worker } from "./worker.ts";
-
-export interface Upload {
-  source: string;
-  language: "ts" | "js";
-  /** The author's file name, for messages. */
-  file: string;
-  /** The name it is deployed under; the script's own must be equal. */
-  name?: string;
-  sourceMap?: string;
-  minIntervalMs?: number;
-  maxBytes?: number;
-  /** Only to compute cron fires. */
-  nowMs: number;
-}
-
-/** A compiled file; with a namespace and a version number it is a `Script`. */
-export interface CompiledScript {
-  workflow: string;
-  hash: string;
-  file: string;
-  source: string;
-  code: string;
-  sourceMap?: string;
-  manifest: Manifest;
-  scope: "fresh" | "frozen";
-}
-
-export type Compilation =
-  | { ok: true; script: CompiledScript; problems: Problem[] }
-  | { ok: false; problems: Problem[] };
 
 const MAX_BYTES = 1_048_576;
 const MAX_MAP_BYTES = 8 * MAX_BYTES;

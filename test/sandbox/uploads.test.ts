@@ -5,8 +5,8 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ERRORS } from "../../host/core/errors.ts";
 import { codeFrame } from "../../host/sandbox/blame.ts";
-import type { Problem } from "../../host/sandbox/check.ts";
-import { compileScript, type Upload } from "../../host/sandbox/compile.ts";
+import type { Problem, Upload } from "../../host/ports/sandbox.ts";
+import { compileScript } from "../../host/sandbox/compile.ts";
 import { NOW_MS } from "../support/scripts.ts";
 import { accepted, MARK, refused, warned } from "./uploads.ts";
 

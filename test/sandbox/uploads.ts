@@ -2,7 +2,7 @@
  * Uploads that must be refused, or accepted with a warning. The mark ⌖ stands in each source where an author should be
  * sent; it is taken out before the upload, and its line and column are what the host must answer.
  */
-import type { Upload } from "../../host/sandbox/compile.ts";
+import type { Upload } from "../../host/ports/sandbox.ts";
 
 export interface BadUpload {
   title: string;

@@ -5,7 +5,8 @@
 import { describe, expect, it } from "vitest";
 import { ERRORS, type ErrorCode } from "../../host/core/errors.ts";
 import { openPool } from "../../host/sandbox/pool.ts";
-import { type Compilation, compileScript } from "../../host/sandbox/compile.ts";
+import type { Compilation } from "../../host/ports/sandbox.ts";
+import { compileScript } from "../../host/sandbox/compile.ts";
 import { callFor, compiled, noAnswers, NOW_MS } from "../support/scripts.ts";
 
 const PROOF = process.env["PAWL_PROOF"] === "1";

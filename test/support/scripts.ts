@@ -1,6 +1,6 @@
 /** Compiled scripts and calls for tests that drive a real or a fake sandbox. */
-import { compileScript, type Upload } from "../../host/sandbox/compile.ts";
-import type { HostAnswer, SandboxCall, Script, UnitCall } from "../../host/ports/sandbox.ts";
+import type { HostAnswer, SandboxCall, Script, UnitCall, Upload } from "../../host/ports/sandbox.ts";
+import { compileScript } from "../../host/sandbox/compile.ts";
 
 export const NOW_MS = Date.UTC(2026, 0, 2, 3, 4, 5);
 
