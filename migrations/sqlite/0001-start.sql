@@ -279,7 +279,8 @@ CREATE TABLE evidence (
 ) STRICT;
 CREATE INDEX evidence_mutation ON evidence (mutation);
 
--- One row per Change and run: entries first … first + count − 1, so that the sequence has no gap.
+-- One row per Change and run: entries first … first + count − 1, so that the sequence has no gap. With rowids on purpose:
+-- rows are appended, and only the narrow indexes are written all over the place (a third fewer pages per run).
 CREATE TABLE journal (
   workflow INTEGER NOT NULL,
   first INTEGER NOT NULL,
@@ -289,7 +290,7 @@ CREATE TABLE journal (
   at INTEGER NOT NULL,
   entries_json TEXT NOT NULL,
   PRIMARY KEY (workflow, first)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 CREATE INDEX journal_run ON journal (run, first) WHERE run IS NOT NULL;
 CREATE TRIGGER journal_is_append_only BEFORE UPDATE ON journal
 BEGIN SELECT RAISE (ABORT, 'the journal is never rewritten'); END;

@@ -192,7 +192,7 @@ export class Applier {
       return workflowDueAt({ paused, archived, openRun }) ?? null;
     }
     const earliest = this.#statements
-      .sql("SELECT min(due_at) FROM handlers WHERE workflow = ?")
+      .sql("SELECT min(due_at) FROM handlers WHERE workflow = ?+0")
       .pluck()
       .get(cursor.id) as number | null;
     return workflowDueAt({ paused, archived, earliestHandlerDueMs: earliest ?? undefined }) ?? null;

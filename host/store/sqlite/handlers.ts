@@ -25,7 +25,7 @@ const WRITE =
   "ord = ?, orphaned = ?, seen_seq = ?, queued_reason = ?, queued_at = ?, triggered_reason = ?, triggered_at = ?, wake_at = ?, next_run_at = ?, anchor_at = ?, due_at = ? WHERE id = ?";
 const WRITE_ALL = `UPDATE handlers SET ${WRITE}`;
 const WRITE_WITH_STATE = `UPDATE handlers SET state_json = ?, ${WRITE}`;
-const ANY_PENDING = "SELECT 1 FROM deliveries WHERE handler = ? AND status = 'pending' LIMIT 1";
+const ANY_PENDING = "SELECT 1 FROM deliveries WHERE handler = ?+0 AND status = 'pending' LIMIT 1";
 
 /**
  * When the oldest pending delivery changed that the handler has not looked at: published since, or given a new payload
@@ -38,7 +38,8 @@ export const newPendingAt = (handler: string, seenSeq: string): string => `(SELE
   SELECT * FROM (SELECT e.updated_at AS at FROM deliveries d JOIN events e ON e.id = d.event
     WHERE d.handler = ${handler} AND d.status = 'pending' AND d.change_seq > d.seq AND d.change_seq > ${seenSeq}
     ORDER BY d.change_seq LIMIT 1)))`;
-const NEW_PENDING_AT = `SELECT ${newPendingAt("@id", "@seen")}`;
+// Parameters are expressions on purpose: a bare one beside an ORDER BY makes SQLite plan anew on every call.
+const NEW_PENDING_AT = `SELECT ${newPendingAt("@id+0", "@seen+0")}`;
 
 export class Handlers {
   readonly #statements: Statements;
