@@ -4,12 +4,13 @@
  * V1. No reservations: `prepared → emitting`. Reservations but no call: `mutating → mutated`, outcome `none`.
  * V2. A call leaves only after its row is `in_flight` on disk; this file makes that row, the engine awaits the disk.
  * V3. Everything a run leaves behind becomes visible in its commit, and only there.
+ * V4. Each dispatched unit ends once: a `mutate` whose reservations came out empty is skipped.
  */
 import type { Change, UnitName, Write } from "./change.ts";
 import { after, fuse } from "./change.ts";
 import type { Ending } from "./close.ts";
 import type { Publication } from "./event.ts";
-import { type RunFacts, stateOf, step } from "./facts.ts";
+import { type RunFacts, stateOf, step, unanswered } from "./facts.ts";
 import type { DeliveryId, EpochMs, HandlerId, InboxId, InputId } from "./ids.ts";
 import type { Mutation, Send } from "./mutation.ts";
 import type { Run } from "./run.ts";
@@ -20,11 +21,13 @@ export interface PreparedResult {
   reservations: DeliveryId[];
   /** Already clamped. */
   wakeAtMs?: EpochMs;
+  /** `mutate` was not dispatched together with `prepare` (07, Fusing). */
+  alone?: boolean;
 }
 
 export function prepared(facts: RunFacts, result: PreparedResult, atMs: EpochMs): Change {
-  const { run } = facts;
-  const ids = result.reservations;
+  const { run, handler, workflow } = facts;
+  const ids = [...new Set(result.reservations)];
   const change = step("prepared", facts, atMs, [
     {
       do: "run.set",
@@ -34,26 +37,54 @@ export function prepared(facts: RunFacts, result: PreparedResult, atMs: EpochMs)
     },
     { do: "unit.ended", run: run.id, units: ["prepare"], end: "completed" },
   ]);
-  if (ids.length === 0) return change;
-  change.expect.deliveries = { ids, status: "pending" };
-  change.writes.push({ do: "deliveries", ids, to: "reserved", run: run.id });
+  const { writes } = change;
+  if (ids.length > 0) {
+    change.expect.deliveries = { ids, status: "pending" };
+    writes.push({ do: "deliveries", ids, to: "reserved", run: run.id });
+  }
+  if (!handler.hasMutate) return change;
+  if (ids.length === 0 && !result.alone)
+    writes.push({ do: "unit.ended", run: run.id, units: ["mutate"], end: "skipped" }); // (V4)
+  if (ids.length > 0 && result.alone && workflow.mode === "auto")
+    writes.push({ do: "unit.dispatched", run: run.id, units: ["mutate"] });
   return change;
+}
+
+/** The unit came to nothing through no fault of its own: the same once more, at no cost (02 §4). */
+export function again(facts: RunFacts, units: UnitName[], atMs: EpochMs): Change {
+  return repeat("again", facts, units, atMs, {});
 }
 
 /** A person took away what `prepare` had chosen: once more, at no cost (2.3). */
 export function redo(facts: RunFacts, units: UnitName[], atMs: EpochMs): Change {
-  const { run, handler } = facts;
-  return step("redo", facts, atMs, [
-    {
-      do: "run.set",
-      id: run.id,
-      from: stateOf(run),
-      set: { redos: run.redos + 1, startSeq: facts.workflow.seq },
-    },
-    { do: "handler.set", id: handler.id, set: { seenSeq: "now" } },
+  return repeat("redo", facts, units, atMs, { redos: facts.run.redos + 1 });
+}
+
+function repeat(
+  verb: string,
+  facts: RunFacts,
+  units: UnitName[],
+  atMs: EpochMs,
+  set: { redos?: number },
+): Change {
+  const { run, handler, workflow } = facts;
+  const looks = run.phase === "preparing";
+  const patch = { ...set, ...(looks ? { startSeq: workflow.seq } : {}) };
+  const writes: Write[] = [];
+  if (Object.keys(patch).length > 0)
+    writes.push({ do: "run.set", id: run.id, from: stateOf(run), set: patch });
+  // Only a `prepare` looks at events: moving `seenSeq` for a later unit would lose a wake-up.
+  if (looks) writes.push({ do: "handler.set", id: handler.id, set: { seenSeq: "now" } });
+  writes.push(
     { do: "unit.ended", run: run.id, units, end: "lost" },
     { do: "unit.dispatched", run: run.id, units },
-  ]);
+  );
+  return step(verb, facts, atMs, writes);
+}
+
+/** Step mode: before each unit and before the call the run is held and shown (04). */
+export function hold(facts: RunFacts, inbox: InboxId, atMs: EpochMs): Change {
+  return waitFor(facts, "step", inbox, atMs);
 }
 
 /** `mutate` returned without asking for a call. */
@@ -80,15 +111,19 @@ export function intended(facts: RunFacts, mutation: Mutation, atMs: EpochMs): Ch
 }
 
 export function awaitApproval(facts: RunFacts, inbox: InboxId, atMs: EpochMs): Change {
+  return waitFor(facts, "approval", inbox, atMs);
+}
+
+function waitFor(facts: RunFacts, why: "approval" | "step", inbox: InboxId, atMs: EpochMs): Change {
   const { run } = facts;
-  return step("await-approval", facts, atMs, [
+  return step(why === "step" ? "hold" : "await-approval", facts, atMs, [
     {
       do: "run.set",
       id: run.id,
       from: stateOf(run),
-      set: { status: "paused:approval", pauseReason: "approval" },
+      set: { status: "paused:approval", pauseReason: why, ...unanswered(run) },
     },
-    { do: "inbox.open", id: inbox, kind: "approval", run: run.id },
+    { do: "inbox.open", id: inbox, kind: why, run: run.id },
   ]);
 }
 
@@ -138,6 +173,22 @@ export function mutated(
   ]);
   if (answer !== undefined)
     change.writes.push({ do: "send.end", mutation: mutation.id, n: mutation.sends, endedAtMs: atMs, answer });
+  return change;
+}
+
+/** A run that was paused goes on in place: it is ready, and becomes active when a slot is free (3.3). */
+export function ready(facts: RunFacts, change: Change): Change {
+  const { run } = facts;
+  if (run.status === "active") return change;
+  change.writes.push(
+    {
+      do: "run.set",
+      id: run.id,
+      from: { ...stateOf(run), phase: "mutated" },
+      set: { readyAtMs: change.atMs, pauseReason: null },
+    },
+    { do: "inbox.close", run: run.id },
+  );
   return change;
 }
 

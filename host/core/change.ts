@@ -6,7 +6,7 @@
  * A2. It carries what it expects beside what it writes. The run is the aggregate: whatever touches a run, its ledger row
  *     or its reserved deliveries raises the run's revision, so one expected revision covers all three.
  * A3. It is whole: `assertChange` refuses what no step may contain (a phase going back, a status that does not fit its
- *     phase, an illegal ledger transition, an ended run rewritten).
+ *     phase, an illegal ledger transition, an ended run rewritten, a row settled without its run).
  */
 import type { DeliveryStatus, Publication } from "./event.ts";
 import type {
@@ -40,6 +40,8 @@ export interface Expect {
   /** Publishing: the subscribers are still the same (raised by deploys only). */
   generation?: number;
   run?: { id: RunId; revision: number };
+  /** The open run, which the Change leaves alone, is still in this status (deploying beside it). */
+  runIs?: { id: RunId; status: Run["status"] };
   /** For results that may come late: the row still stands where it stood. */
   mutation?: { id: MutationId; status: MutationStatus };
   /** Deliveries that must still be in this state, whoever owns them. */
@@ -148,8 +150,8 @@ export type Write =
   | { do: "workflow.set"; set: WorkflowPatch }
   | { do: "version.create"; version: VersionRow }
   | { do: "inbox.open"; id: InboxId; kind: InboxKind; run?: RunId; handler?: HandlerId; detail?: JsonText }
-  /** Closes the items of a run, of a kind, or one by its id. */
-  | { do: "inbox.close"; run?: RunId; kind?: InboxKind; id?: InboxId }
+  /** Closes the items of a run, of a handler, of a kind, or one by its id. */
+  | { do: "inbox.close"; run?: RunId; handler?: HandlerId; kind?: InboxKind; id?: InboxId }
   | { do: "audit"; actor: string; action: string; run?: RunId; detail: JsonText; note?: string }
   | { do: "outbox"; topic: string; body: JsonText }
   | { do: "transcript"; run: RunId; unit: string; body: JsonText }
@@ -173,11 +175,31 @@ export function assertChange(change: Change): void {
   if (problem) throw new Error(`impossible Change "${change.verb}": ${problem}`); // (A3)
 }
 
-function problemOf({ writes, expect }: Change): string | undefined {
-  for (const write of writes) {
-    const problem = writeProblem(write, expect);
+function problemOf(change: Change): string | undefined {
+  for (const write of change.writes) {
+    const problem = writeProblem(write, change.expect) ?? partProblem(write, change.writes);
     if (problem) return problem;
   }
+  return undefined;
+}
+
+/** What one write needs beside it, so that no half of a step is ever stored. */
+function partProblem(write: Write, writes: readonly Write[]): string | undefined {
+  const some = (test: (one: Write) => boolean): boolean => writes.some(test);
+  const openRun = () => some((one) => one.do === "workflow.set" && one.set.openRun !== undefined);
+  if (write.do === "run.create") {
+    const { id, retryOf, open } = write.run;
+    const gaveWay = (one: Write) =>
+      one.do === "run.set" && one.id === retryOf && one.set.successor === id && one.set.open === false;
+    if (retryOf !== undefined && !some(gaveWay)) return "a successor whose predecessor stays open";
+    return open && !openRun() ? "an open run that its workflow does not know of" : undefined;
+  }
+  if (write.do === "run.set" && write.set.open === false && !openRun())
+    return "a run that closes while its workflow still waits for it";
+  const settles =
+    write.do === "mutation.set" && (write.set.status === "applied" || write.set.status === "skipped");
+  if (settles && !some((one) => one.do === "run.set" && one.set.phase === "mutated"))
+    return "a ledger row is settled only together with its run";
   return undefined;
 }
 
@@ -198,8 +220,10 @@ function writeProblem(write: Write, expect: Expect): string | undefined {
     !mayBecome(write.from, write.set.status)
   )
     return `a ledger row cannot go from ${write.from} to ${write.set.status}`;
-  if (write.do === "deliveries" && write.to === "reserved" && write.run === undefined)
-    return "a reservation without its run";
+  if (write.do === "deliveries" && write.to === "reserved") {
+    if (write.run === undefined) return "a reservation without its run";
+    if (expect.deliveries?.status !== "pending") return "a reservation of what may not be pending";
+  }
   return undefined;
 }
 

@@ -6,8 +6,8 @@
  * X2. An ending that skipped, dead-lettered or force-consumed something triggers for what is still pending (1.5).
  */
 import type { Change, HandlerPatch, Write } from "./change.ts";
-import { type RunFacts, stateOf, step } from "./facts.ts";
-import type { DeliveryId, EpochMs } from "./ids.ts";
+import { activeHandler, type RunFacts, stateOf, step } from "./facts.ts";
+import type { DeliveryId, EpochMs, InboxId } from "./ids.ts";
 import { isUnknown } from "./mutation.ts";
 import { isEnded, isPastBoundary, type Resolution, type RunError, type Status } from "./run.ts";
 import { type DownSpan, nextSlot, reanchor, slotFates, type SlotRange } from "./slots.ts";
@@ -17,30 +17,42 @@ export interface Ending {
   slots: SlotRange[];
 }
 
-/** The points that a producer's chain answers, and the next one; nothing for consumers. */
+/**
+ * The points that a producer's chain answers, by the schedule it ran under, and the next one, by the active version's;
+ * nothing for consumers.
+ */
 export function settleSchedule(
-  { run, handler }: Pick<RunFacts, "run" | "handler">,
+  facts: Pick<RunFacts, "run" | "handler" | "workflow">,
   how: "ran" | "failed" | "skipped",
   down: readonly DownSpan[],
   why?: string,
 ): Ending {
-  const { schedule } = handler;
-  if (run.kind !== "producer" || !schedule) return { handler: {}, slots: [] };
-  const { slot, manual } = run.trigger;
-  const anchorMs = handler.anchorMs ?? slot?.newestDueMs ?? run.chainStartedAtMs;
-  const slots = slot
-    ? slotFates({
-        schedule,
-        anchorMs,
-        ...slot,
-        run: run.id,
-        down,
-        how,
-        ...(why === undefined ? {} : { why }),
-      })
-    : [];
-  if (manual || !slot) return { handler: reanchor(schedule, run.chainStartedAtMs), slots };
-  return { handler: { nextRunAtMs: nextSlot(schedule, slot.newestDueMs, anchorMs) }, slots };
+  const { run, handler } = facts;
+  if (run.kind !== "producer") return { handler: {}, slots: [] };
+  const { slot } = run.trigger;
+  const slots =
+    slot && handler.schedule
+      ? slotFates({
+          schedule: handler.schedule,
+          anchorMs: slot.newestDueMs,
+          ...slot,
+          run: run.id,
+          down,
+          how,
+          ...(why === undefined ? {} : { why }),
+        })
+      : [];
+  return { handler: planAfter(facts), slots };
+}
+
+function planAfter(facts: Pick<RunFacts, "run" | "handler" | "workflow">): HandlerPatch {
+  const { chainStartedAtMs, trigger } = facts.run;
+  const { schedule, anchorMs, orphaned } = activeHandler(facts);
+  // A deploy has laid a new grid while the chain was open: that plan stands.
+  if (!schedule || orphaned || (anchorMs !== undefined && anchorMs > chainStartedAtMs)) return {};
+  const { slot, manual } = trigger;
+  if (manual || !slot) return reanchor(schedule, chainStartedAtMs);
+  return { nextRunAtMs: nextSlot(schedule, slot.newestDueMs, anchorMs ?? slot.newestDueMs) };
 }
 
 export interface Closing {
@@ -49,11 +61,14 @@ export interface Closing {
   ending: Ending;
   /** Set when the attempt itself ends here: what it failed with. */
   failed?: { status: Status; error: RunError };
+  /** For the question that released deliveries of a consumer that is gone raise. */
+  inbox?: InboxId | undefined;
 }
 
 export function close(facts: RunFacts, closing: Closing, atMs: EpochMs): Change {
   const { run, handler, mutation } = facts;
   const { deliveries, resolution, ending, failed } = closing;
+  const unsent = mutation?.status === "proposed";
   const writes: Write[] = [
     {
       do: "run.set",
@@ -65,10 +80,11 @@ export function close(facts: RunFacts, closing: Closing, atMs: EpochMs): Change 
         resolution,
         ...failed,
         ...(isEnded(run.status) ? {} : { endedAtMs: atMs }),
+        ...(unsent || (failed && isUnknown(mutation?.status)) ? { outcome: "failed" as const } : {}),
       },
     },
   ];
-  if (mutation?.status === "proposed")
+  if (unsent)
     writes.push({
       do: "mutation.set",
       id: mutation.id,
@@ -89,8 +105,19 @@ export function close(facts: RunFacts, closing: Closing, atMs: EpochMs): Change 
     },
   });
   for (const range of ending.slots) writes.push({ do: "slot", handler: handler.id, range });
-  writes.push({ do: "inbox.close", run: run.id }, { do: "workflow.set", set: { openRun: null } });
+  writes.push({ do: "inbox.close", run: run.id }, ...orphanedBy(facts, closing));
+  writes.push({ do: "workflow.set", set: { openRun: null } });
   return step("close", facts, atMs, writes);
+}
+
+/** What goes back to a consumer that the active version lacks is orphaned, and a person is asked (1.10). */
+function orphanedBy({ run, handler, reserved, released }: RunFacts, { deliveries, inbox }: Closing): Write[] {
+  if (!handler.orphaned || deliveries !== "release" || reserved.length + released.length === 0) return [];
+  if (inbox === undefined) throw new Error(`run ${run.id} leaves orphans, but nobody would be asked`);
+  return [
+    { do: "inbox.close", kind: "orphaned", handler: handler.id },
+    { do: "inbox.open", id: inbox, kind: "orphaned", handler: handler.id },
+  ];
 }
 
 const DESTINATION = { release: "pending", skip: "skipped", dead: "dead", consume: "consumed" } as const;

@@ -6,8 +6,9 @@
  * D2. Every producer is due now, every consumer triggered once.
  * D3. A dropped consumer's pending deliveries are orphaned, never deleted.
  * D4. A chain that failed because of the script is made ready; one that waits for a person keeps waiting.
+ * D5. A run that goes on beside a deploy is not touched by it.
  */
-import type { Change, VersionRow, Write } from "./change.ts";
+import type { Change, Expect, VersionRow, Write } from "./change.ts";
 import { type HandlerFacts, type RunFacts, stateOf, type WorkflowFacts } from "./facts.ts";
 import type { EpochMs, HandlerId, InboxId } from "./ids.ts";
 import type { Kind, Run } from "./run.ts";
@@ -50,7 +51,8 @@ export function deploy(
   });
   const dropped = workflow.handlers.filter((one) => !one.orphaned && !ids.has(`${one.kind}/${one.name}`));
   for (const handler of dropped) writes.push(...drop(handler, deployment, ids));
-  if (open) writes.push(...releaseChain(open, deployment.by, atMs));
+  const freed = open !== undefined && freedByDeploy(open.run);
+  if (freed) writes.push(...releaseChain(open, deployment.by, atMs));
   writes.push(
     { do: "workflow.set", set: { activeVersion: number, deployed: true } },
     {
@@ -67,7 +69,7 @@ export function deploy(
     atMs,
     expect: {
       workflowRevision: workflow.revision,
-      ...(open ? { run: { id: open.run.id, revision: open.run.revision } } : {}),
+      ...(open ? besideOf(open.run, freed) : {}),
     },
     writes,
   };
@@ -110,8 +112,21 @@ function drop(handler: HandlerFacts, { orphans, newId }: Deployment, ids: Map<st
   return [{ do: "orphans.move", from: handler.id, to }, gone];
 }
 
+/** A run that is left alone must not notice: only that it has not become one that a deploy frees. (D5) */
+function besideOf({ id, revision, status }: Run, freed: boolean): Expect {
+  return freed ? { run: { id, revision } } : { runIs: { id, status } };
+}
+
+/** Why this deployment cannot be made, or `undefined`: an operator's error, asked before `deploy`. */
+export function deployProblem({
+  manifest,
+  orphans,
+}: Pick<Deployment, "manifest" | "orphans">): string | undefined {
+  if (typeof orphans === "string" || Object.hasOwn(manifest.consumers, orphans.moveTo)) return undefined;
+  return `no consumer ${orphans.moveTo} in this version`;
+}
+
 function releaseChain({ run }: RunFacts, by: string, atMs: EpochMs): Write[] {
-  if (!freedByDeploy(run)) return [];
   const resolution = { by, action: "deploy", atMs };
   return [
     { do: "run.set", id: run.id, from: stateOf(run), set: { readyAtMs: atMs, resolution } },

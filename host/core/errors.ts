@@ -134,6 +134,10 @@ export const ERRORS = {
   "host-call-limit": script("The run made too many calls to the host.", "Ask for more per call."),
   "output-limit": script("The run handed over more than allowed.", "Publish and return less per run."),
   "publish-limit": script("The run published too many events.", "Publish less per run."),
+  loop: script(
+    "Events keep causing events of the same workflow.",
+    "Break the circle: publish only when something is new, or raise `maxHops`.",
+  ),
   "sandbox-killed": script(
     "The sandbox process had to be killed while this script was running in it.",
     "Look for endless work or memory growth in the handler.",
@@ -179,6 +183,24 @@ export const ERRORS = {
     "This version of the host does not act on the setting yet.",
     "Leave it out until a version that does.",
   ),
+  aborted: {
+    blame: "operator",
+    class: "transient",
+    summary: "A person ended the run early.",
+    fix: "Resume the workflow; the run is made again.",
+  },
+  "reservations-changed": {
+    blame: "operator",
+    class: "transient",
+    summary: "What `prepare` chose was changed by a person again and again.",
+    fix: "Nothing; the run is made again.",
+  },
+  "not-applied": {
+    blame: "connector",
+    class: "transient",
+    summary: "A check showed that the outside change did not happen.",
+    fix: "Nothing; the run is made again within its budget.",
+  },
   "run-aborted": {
     blame: "operator",
     class: "transient",

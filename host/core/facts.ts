@@ -28,6 +28,8 @@ export interface OpenRunFacts {
   id: RunId;
   active: boolean;
   readyAtMs?: EpochMs;
+  /** Step mode: it waits for a person before its next unit. */
+  held?: true;
 }
 
 export interface HandlerFacts {
@@ -56,6 +58,7 @@ export interface HandlerFacts {
 /** Everything the verbs look at when a run is at stake. */
 export interface RunFacts {
   workflow: WorkflowFacts;
+  /** As the run's own version declares it; `activeHandler` is as the active one does. */
   handler: HandlerFacts;
   run: Run;
   mutation?: Mutation;
@@ -64,6 +67,14 @@ export interface RunFacts {
   /** Deliveries that the run had held and gave back when it failed, still pending. */
   released: DeliveryId[];
 }
+
+/** The handler as the next run would have it: a deploy may have changed it while this run goes on (3.4). */
+export const activeHandler = ({ workflow, handler }: Pick<RunFacts, "workflow" | "handler">): HandlerFacts =>
+  workflow.handlers.find((one) => one.id === handler.id) ?? handler;
+
+/** What happened now is not what a person has answered: the old answer no longer speaks for the run. */
+export const unanswered = ({ resolution }: Run): { resolution?: null } =>
+  resolution ? { resolution: null } : {};
 
 export const stateOf = ({ kind, phase, status }: Run): RunState => ({ kind, phase, status });
 

@@ -2,40 +2,60 @@
  * A unit or a call failed → what becomes of the run (02 §4, 3.1, 5.1). `failure.ts` judges; this file writes it down.
  *
  * B1. Reservations go back in the transaction that records the failure, unless the ledger row says that the work is
- *     past the boundary, unknown, or waits to be sent as it stands.
- * B2. A row is `failed` only with proof; what is unknown goes to `unknown()`, never through here.
+ *     past the boundary or unknown, or the run waits to go on exactly where it stands.
+ * B2. A row is `failed` only with proof; what is unknown goes to `unknown()`, and comes here only once a check has
+ *     proven that nothing happened.
  */
-import { mutated } from "./advance.ts";
+import { mutated, ready } from "./advance.ts";
 import type { Change, UnitName, Write } from "./change.ts";
 import { close, settleSchedule } from "./close.ts";
-import { type RunFacts, stateOf, step } from "./facts.ts";
+import { type RunFacts, stateOf, step, unanswered } from "./facts.ts";
 import { type Failure, judge, type Verdict } from "./failure.ts";
 import type { EpochMs, InboxId } from "./ids.ts";
 import { isUnknown, type Mutation } from "./mutation.ts";
-import { isPastBoundary } from "./run.ts";
+import { isPastBoundary, unitAt } from "./run.ts";
 import type { DownSpan } from "./slots.ts";
 import type { JsonText } from "./workflow.ts";
 
 export interface FailedStep {
   /** Units that were dispatched and have not ended; none when the call itself failed. */
   units: UnitName[];
-  failure: Failure;
+  /** The run's own facts (unit, retries, deadline, boundary) win over what stands here. */
+  failure: Omit<Failure, "unit">;
   inbox: InboxId;
   down: readonly DownSpan[];
   /** The call came back with proof that nothing happened. */
   answer?: JsonText;
+  /** A check, after the fact, has proven that nothing happened (5.2). */
+  proven?: true;
   resources?: JsonText;
 }
 
 export function fail(facts: RunFacts, failed: FailedStep, atMs: EpochMs): Change {
   const { run, mutation } = facts;
-  if (mutation?.status !== "in_flight" && isUnknown(mutation?.status))
+  if (isUnknown(mutation?.status) && mutation?.status !== "in_flight" && !failed.proven)
     throw new Error(`run ${run.id} has an unknown outcome; only a check or a person settles it`); // (B2)
-  const verdict = judge({ ...failed.failure, pastBoundary: isPastBoundary(mutation) }, atMs);
-  const change = verdict.to === "skip" && mutation ? skipped(facts, mutation, failed, atMs) : undefined;
-  if (change) return change;
-  if (verdict.to === "wait" || verdict.to === "person") return held(facts, failed, verdict, atMs);
-  return ended(facts, failed, verdict, atMs);
+  const unit = unitAt(run.phase);
+  const { deadlineAtMs: _, ...given } = failed.failure;
+  const verdict = judge(
+    {
+      ...given,
+      unit,
+      retries: run.retries,
+      pastBoundary: isPastBoundary(mutation),
+      ...(run.deadlineAtMs === undefined ? {} : { deadlineAtMs: run.deadlineAtMs }),
+    },
+    atMs,
+  );
+  switch (verdict.to) {
+    case "wait":
+    case "person":
+      return held(facts, failed, verdict, atMs);
+    case "skip":
+      return unit === "mutate" ? without(facts, failed, atMs) : ended(facts, failed, verdict, atMs);
+    case "deadLetter":
+      return ended(facts, failed, verdict, atMs);
+  }
 }
 
 /** Waiting for time or for a person: the chain stays open. */
@@ -45,9 +65,10 @@ function held(
   verdict: Extract<Verdict, { to: "wait" | "person" }>,
   atMs: EpochMs,
 ): Change {
-  const { run, mutation } = facts;
-  const resumable = verdict.status === "paused:approval";
-  const inPlace = resumable && (verdict.reason === "auth" || verdict.reason === "permission");
+  const { run, mutation, reserved } = facts;
+  const ends = verdict.status !== "paused:approval";
+  const inPlace = verdict.reason === "auth" || verdict.reason === "permission";
+  const row = mutation ? rowAfter(mutation, failed, inPlace, atMs) : [];
   const writes: Write[] = [
     {
       do: "run.set",
@@ -57,87 +78,96 @@ function held(
         status: verdict.status,
         pauseReason: verdict.reason ?? null,
         error: failed.failure.error,
-        ...(resumable ? {} : { endedAtMs: atMs }),
+        ...unanswered(run),
+        ...(ends ? { endedAtMs: atMs } : {}),
+        ...(failsRow(row) ? { outcome: "failed" as const } : {}),
         ...(verdict.to === "wait" ? { readyAtMs: verdict.readyAtMs } : {}),
         ...(failed.resources === undefined ? {} : { resources: failed.resources }),
       },
     },
     ...unitsFailed(run.id, failed.units),
-    ...(mutation ? rowAfter(mutation, failed, inPlace, atMs) : []),
+    ...row,
   ];
-  const waitsAsItStands = inPlace && mutation !== undefined && !isPastBoundary(mutation);
-  if (facts.reserved.length > 0 && !isPastBoundary(mutation) && !waitsAsItStands)
-    writes.push({ do: "deliveries", ids: facts.reserved, to: "pending", run: run.id }); // (B1)
+  if (reserved.length > 0 && !isPastBoundary(mutation) && !inPlace)
+    writes.push({ do: "deliveries", ids: reserved, to: "pending", run: run.id }); // (B1)
+  if (run.status !== "active") writes.push({ do: "inbox.close", run: run.id });
   if (verdict.to === "person")
     writes.push({ do: "inbox.open", id: failed.inbox, kind: verdict.inbox, run: run.id });
   return step("fail", facts, atMs, writes);
 }
 
-/** `onFailure` ends the chain. */
+/** `onFailure` ends the chain: a producer or a `prepare` waits for its next trigger, a proven failure is buried. */
 function ended(
   facts: RunFacts,
   failed: FailedStep,
   verdict: Extract<Verdict, { to: "skip" | "deadLetter" }>,
   atMs: EpochMs,
 ): Change {
-  const dead = verdict.to === "deadLetter" && facts.reserved.length > 0;
+  const { run, mutation, reserved } = facts;
+  const buries = verdict.to === "deadLetter" && reserved.length > 0;
+  const { error } = failed.failure;
   const change = close(
     facts,
     {
-      deliveries: dead ? "dead" : "release",
+      deliveries: buries ? "dead" : "release",
       resolution: { by: "policy", action: verdict.to, atMs },
-      ending: settleSchedule(facts, "skipped", failed.down, failed.failure.error.code),
-      failed: { status: verdict.status, error: failed.failure.error },
+      ending: settleSchedule(facts, "skipped", failed.down, error.code),
+      failed: { status: verdict.status, error },
+      inbox: failed.inbox,
     },
     atMs,
   );
-  change.writes.push(...unitsFailed(facts.run.id, failed.units));
-  if (facts.mutation?.status === "in_flight")
-    change.writes.push(...rowAfter(facts.mutation, failed, false, atMs));
-  if (dead)
-    change.writes.push({ do: "inbox.open", id: failed.inbox, kind: "dead_letter", run: facts.run.id });
+  change.writes.push(...unitsFailed(run.id, failed.units));
+  if (mutation && isUnknown(mutation.status)) change.writes.push(...rowAfter(mutation, failed, false, atMs));
+  if (buries) change.writes.push({ do: "inbox.open", id: failed.inbox, kind: "dead_letter", run: run.id });
   return { ...change, verb: verdict.to };
 }
 
-/** A call proven to have failed, and the operator said to do without it: on with `next(skipped)` (5.1). */
-function skipped(facts: RunFacts, mutation: Mutation, failed: FailedStep, atMs: EpochMs): Change | undefined {
-  if (mutation.status !== "in_flight") return undefined;
-  const change = mutated({ ...facts, mutation }, { status: "skipped" }, atMs, failed.answer);
-  const detail = JSON.stringify(failed.failure.error);
-  change.writes.push({ do: "evidence", mutation: mutation.id, run: facts.run.id, what: "failed", detail });
-  return change;
+/** The change is proven not to have happened, and the operator said to do without it: on with `next(skipped)` (5.1). */
+function without(facts: RunFacts, failed: FailedStep, atMs: EpochMs): Change {
+  const { run, mutation } = facts;
+  const units = unitsFailed(run.id, failed.units);
+  if (!mutation) {
+    const mutating = { ...stateOf(run), phase: "mutating" as const };
+    return step("skip", facts, atMs, [
+      { do: "run.set", id: run.id, from: stateOf(run), set: { phase: "mutating" } },
+      { do: "run.set", id: run.id, from: mutating, set: { phase: "mutated", outcome: "skipped" } },
+      ...units,
+    ]);
+  }
+  const answer = mutation.status === "in_flight" ? (failed.answer ?? errorText(failed)) : undefined;
+  const change = mutated({ ...facts, mutation }, { status: "skipped" }, atMs, answer);
+  change.writes.push(...units, {
+    do: "evidence",
+    mutation: mutation.id,
+    run: run.id,
+    what: "failed",
+    detail: errorText(failed),
+  });
+  return { ...ready(facts, change), verb: "skip" };
 }
 
+/** What the failure proves about the ledger row. */
 function rowAfter(mutation: Mutation, failed: FailedStep, inPlace: boolean, atMs: EpochMs): Write[] {
-  const error = JSON.stringify(failed.failure.error);
-  if (mutation.status === "proposed")
+  const { id, status, sends } = mutation;
+  const error = errorText(failed);
+  if (status === "proposed")
     return inPlace
       ? []
-      : [
-          {
-            do: "mutation.set",
-            id: mutation.id,
-            from: "proposed",
-            set: { status: "failed", notSent: true, error },
-          },
-        ];
-  if (mutation.status !== "in_flight") return [];
+      : [{ do: "mutation.set", id, from: status, set: { status: "failed", notSent: true, error } }];
+  if (!isUnknown(status)) return [];
+  const set = { status: inPlace ? ("proposed" as const) : ("failed" as const), nextCheckAtMs: null, error };
+  if (status !== "in_flight") return [{ do: "mutation.set", id, from: status, set }];
   return [
-    {
-      do: "mutation.set",
-      id: mutation.id,
-      from: "in_flight",
-      set: { status: inPlace ? "proposed" : "failed", endedAtMs: atMs, error },
-    },
-    {
-      do: "send.end",
-      mutation: mutation.id,
-      n: mutation.sends,
-      endedAtMs: atMs,
-      answer: failed.answer ?? error,
-    },
+    { do: "mutation.set", id, from: status, set: { ...set, endedAtMs: atMs } },
+    { do: "send.end", mutation: id, n: sends, endedAtMs: atMs, answer: failed.answer ?? error },
   ];
 }
+
+const failsRow = (writes: readonly Write[]): boolean =>
+  writes.some((one) => one.do === "mutation.set" && one.set.status === "failed");
+
+const errorText = ({ failure }: FailedStep): JsonText => JSON.stringify(failure.error);
 
 const unitsFailed = (run: number, units: UnitName[]): Write[] =>
   units.length > 0 ? [{ do: "unit.ended", run, units, end: "failed" }] : [];

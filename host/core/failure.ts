@@ -4,8 +4,9 @@
  *
  * F1. Only what happened before the boundary can end a chain by policy; past it every failure waits or retries.
  * F2. A retry never begins after the chain's deadline.
+ * F3. The host's own faults are a person's business: no retry, no policy.
  */
-import type { InboxKind } from "./change.ts";
+import type { InboxKind, UnitName } from "./change.ts";
 import { type ErrorClass, unreachable } from "./errors.ts";
 import type { EpochMs } from "./ids.ts";
 import type { PauseReason, RunError, Status } from "./run.ts";
@@ -21,6 +22,8 @@ export interface FailurePolicy {
 export interface Failure {
   error: RunError;
   policy: FailurePolicy;
+  /** What failed; a call counts as its `mutate`. */
+  unit: UnitName;
   /** Automatic retries already made in this chain. */
   retries: number;
   /** Delay before the next attempt, by the policy's backoff; a server's own wish wins. */
@@ -33,43 +36,54 @@ export interface Failure {
 }
 
 export type Verdict =
-  | { to: "wait"; status: Status; reason: PauseReason; readyAtMs: EpochMs; free: boolean }
+  | { to: "wait"; status: Status; reason: PauseReason; readyAtMs: EpochMs }
   | { to: "person"; status: Status; reason?: PauseReason; inbox: InboxKind }
   | { to: "skip"; status: Status }
   | { to: "deadLetter"; status: Status };
 
+/** Another run took the sandbox process down, or the host put it away: redone at no cost. */
+const FREE_CODES: readonly string[] = ["sandbox-lost", "sandbox-closed"];
+const FREE_REASONS: readonly (PauseReason | undefined)[] = ["limited", "breaker_open"];
+
+/** Going on after this wait uses up no retry. */
+export function isFree(ended: { error?: Pick<RunError, "code">; pauseReason?: PauseReason }): boolean {
+  return FREE_REASONS.includes(ended.pauseReason) || FREE_CODES.includes(ended.error?.code ?? "");
+}
+
 export function judge(failure: Failure, nowMs: EpochMs): Verdict {
-  const { error, policy } = failure;
-  const held = needsPerson(error.class);
+  const { error, waiting } = failure;
+  const held = needsPerson(error);
   if (held) return { to: "person", ...held };
   const readyAtMs = nowMs + Math.max(failure.delayMs, failure.retryAfterMs ?? 0);
-  if (failure.waiting)
-    return { to: "wait", status: "paused:transient", reason: failure.waiting, readyAtMs, free: true };
+  const may = waiting !== undefined || isFree({ error }) || mayRetry(failure);
   const late =
-    failure.deadlineAtMs !== undefined && readyAtMs >= failure.deadlineAtMs && !failure.pastBoundary;
-  if (mayRetry(failure) && !late)
-    return { to: "wait", status: "paused:transient", reason: "retrying", readyAtMs, free: false }; // (F2)
+    failure.deadlineAtMs !== undefined && readyAtMs >= failure.deadlineAtMs && !failure.pastBoundary; // (F2)
+  if (may && !late)
+    return { to: "wait", status: "paused:transient", reason: waiting ?? "retrying", readyAtMs };
   const status = endStatus(error.class);
-  if (!failure.pastBoundary && policy.onFailure !== "halt") return { to: policy.onFailure, status }; // (F1)
+  const way = wayOut(failure);
+  if (way !== "halt") return { to: way, status };
   if (status !== "paused:transient")
     return { to: "person", status, inbox: status === "failed:logic" ? "script_error" : "internal" };
-  return {
-    to: "person",
-    status,
-    reason: late && mayRetry(failure) ? "deadline" : "retries_exhausted",
-    inbox: "retries_exhausted",
-  };
+  return { to: "person", status, reason: may ? "deadline" : "retries_exhausted", inbox: "retries_exhausted" };
 }
 
 function mayRetry({ error, policy, retries }: Failure): boolean {
+  if (error.class === "internal") return false; // (F3)
   const named = (list: readonly string[]) => list.includes(error.class) || list.includes(error.code);
   return retries < policy.maxRetries && named(policy.retryOn) && !named(policy.neverRetryOn);
 }
 
-function needsPerson(
-  kind: ErrorClass,
-): { status: Status; reason: PauseReason; inbox: InboxKind } | undefined {
-  switch (kind) {
+/** `onFailure`, where it means something for the unit (04): `next` only halts, and only a `mutate` has deliveries to bury. */
+function wayOut({ policy, unit, pastBoundary, error }: Failure): FailurePolicy["onFailure"] {
+  if (pastBoundary || unit === "next" || error.class === "internal") return "halt"; // (F1) (F3)
+  return policy.onFailure === "deadLetter" && unit !== "mutate" ? "halt" : policy.onFailure;
+}
+
+function needsPerson(error: RunError): { status: Status; reason: PauseReason; inbox: InboxKind } | undefined {
+  if (error.code === "binding-missing")
+    return { status: "paused:approval", reason: "binding", inbox: "binding" };
+  switch (error.class) {
     case "auth":
       return { status: "paused:approval", reason: "auth", inbox: "reconnect" };
     case "permission":
@@ -81,7 +95,7 @@ function needsPerson(
     case "internal":
       return undefined;
     default:
-      return unreachable(kind);
+      return unreachable(error.class);
   }
 }
 

@@ -39,6 +39,19 @@ export function isUnknown(status: MutationStatus | undefined): boolean {
   return status === "in_flight" || status === "needs_reconcile" || status === "indeterminate";
 }
 
+/** How long a service remembers an idempotency key: later a re-send could be a second effect. */
+const KEY_LIFETIME_MS = 86_400_000;
+
+/** The proof that is left now: a key outlives neither its day nor a new config of the connection (5.2). */
+export function proofNow(
+  { proof, configVersion, createdAtMs }: Pick<Mutation, "proof" | "configVersion" | "createdAtMs">,
+  now: { configVersion: number; atMs: EpochMs },
+): ProofClass {
+  if (proof !== "key") return proof;
+  const stale = configVersion !== now.configVersion || now.atMs - createdAtMs >= KEY_LIFETIME_MS;
+  return stale ? "none" : "key";
+}
+
 export interface Mutation {
   id: MutationId;
   originRun: RunId;

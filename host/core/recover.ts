@@ -8,7 +8,7 @@
  */
 import type { Change, Write } from "./change.ts";
 import { after } from "./change.ts";
-import { type RunFacts, stateOf, step } from "./facts.ts";
+import { type RunFacts, stateOf, step, unanswered } from "./facts.ts";
 import type { EpochMs, InboxId } from "./ids.ts";
 import { isUnknown, type Mutation } from "./mutation.ts";
 import { succeed } from "./retry.ts";
@@ -33,6 +33,18 @@ export function recover(facts: RunFacts, crash: Crash, atMs: EpochMs): Change | 
     : recoverKnown(facts, crash, atMs);
 }
 
+const ABORTED: RunError = { class: "transient", code: "aborted", message: "a person ended the run early" };
+
+/** `pause { abort: true }`: ends a unit early, never a call in flight; that one is awaited to its end (1.11). */
+export function abort(
+  facts: RunFacts,
+  crash: Omit<Crash, "error" | "canCheck">,
+  atMs: EpochMs,
+): Change | undefined {
+  if (isUnknown(facts.mutation?.status)) return undefined;
+  return recover(facts, { ...crash, error: ABORTED, canCheck: false }, atMs);
+}
+
 function recoverUnknown(facts: RunFacts & { mutation: Mutation }, crash: Crash, atMs: EpochMs): Change {
   const { mutation } = facts;
   const marked = step("crashed", facts, atMs, [
@@ -40,11 +52,12 @@ function recoverUnknown(facts: RunFacts & { mutation: Mutation }, crash: Crash, 
     { do: "unit.ended", run: facts.run.id, units: "open", end: "lost" },
   ]);
   const run = after(facts.run, marked);
+  const waits = crash.canCheck ? "checking" : "indeterminate";
   const next = succeed({ ...facts, run }, crash.attempt, {
     phase: "mutating",
     reason: "recovery",
     atMs,
-    checking: true,
+    waits,
   }); // (C1)
   const row: Write[] = [
     {
@@ -73,7 +86,7 @@ function recoverUnknown(facts: RunFacts & { mutation: Mutation }, crash: Crash, 
 
 function recoverKnown(facts: RunFacts, crash: Crash, atMs: EpochMs): Change {
   const { run, mutation, reserved } = facts;
-  const aborted = crash.error.code === "aborted";
+  const aborted = crash.error.code === ABORTED.code;
   const inARow = (run.crashPhase === run.phase ? run.crashes : 0) + 1;
   const looping = !aborted && inARow >= CRASHES_IN_A_ROW; // (C2)
   const set = looping ? { pauseReason: "crash_loop" as const } : { readyAtMs: atMs };
@@ -100,6 +113,6 @@ function crashedRun(run: Run, { error }: Crash, atMs: EpochMs): Extract<Write, {
     do: "run.set",
     id: run.id,
     from: stateOf(run),
-    set: { status: "crashed", error, endedAtMs: atMs },
+    set: { status: "crashed", error, endedAtMs: atMs, ...unanswered(run) },
   };
 }

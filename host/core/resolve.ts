@@ -6,14 +6,14 @@
  * O2. The audit row stands in the decision's own transaction.
  * O3. A decision makes a run ready, never active.
  */
-import { mutated } from "./advance.ts";
+import { mutated, ready } from "./advance.ts";
 import type { Change, Write } from "./change.ts";
 import { close, closeProblem, settleSchedule } from "./close.ts";
 import { type RunFacts, stateOf, step } from "./facts.ts";
-import type { EpochMs } from "./ids.ts";
+import type { EpochMs, InboxId } from "./ids.ts";
 import { isUnknown, type Mutation } from "./mutation.ts";
-import { isPastBoundary, type Resolution, type Status } from "./run.ts";
-import { notApplied, ready } from "./settle.ts";
+import { isEnded, isPastBoundary, type PauseReason, type Resolution, type Status } from "./run.ts";
+import { notApplied } from "./settle.ts";
 import type { DownSpan } from "./slots.ts";
 import type { JsonText } from "./workflow.ts";
 
@@ -36,6 +36,8 @@ export interface Deciding {
   down: readonly DownSpan[];
   /** Whether the tool of the run's mutation can be checked. */
   canCheck: boolean;
+  /** For the question that a close may raise: its consumer is gone, its deliveries are orphaned. */
+  inbox?: InboxId;
 }
 
 const RETRYABLE: readonly Status[] = ["paused:transient", "failed:logic", "failed:internal", "crashed"];
@@ -46,13 +48,14 @@ export function refusal(facts: RunFacts, decision: Decision, canCheck: boolean):
   const { run, mutation } = facts;
   if (!run.open) return "this chain has ended";
   const row = mutation?.status;
-  const unknownRow = isUnknown(row) && run.status !== "active";
+  // A dead run that has a successor coming is not open; what is ended and open holds no unknown row.
+  const unknownRow = isUnknown(row) && run.status !== "active" && !isEnded(run.status);
   switch (decision.action) {
     case "approve":
     case "reject":
-      if (run.status === "paused:approval" && run.pauseReason === "approval" && row === "proposed")
-        return undefined;
-      return "nothing here waits for an approval";
+      if (run.status !== "paused:approval" || run.pauseReason !== "approval" || row !== "proposed")
+        return "nothing here waits for an approval";
+      return run.readyAtMs === undefined ? undefined : "it is approved already";
     case "check":
       if (row !== "needs_reconcile" && row !== "indeterminate") return "the outcome is not unknown";
       return canCheck ? undefined : "this tool has no way to check its outcome";
@@ -92,6 +95,7 @@ export function decide(facts: RunFacts, decision: Decision, deciding: Deciding):
     action: decision.action,
     atMs,
     ...(note === undefined ? {} : { note }),
+    ...(decision.action === "retry" && decision.policy !== undefined ? { policy: decision.policy } : {}),
   };
   const change = effect(facts, decision, resolution, deciding);
   const audit: Write = {
@@ -152,9 +156,9 @@ function readyNow(facts: RunFacts, resolution: Resolution): Change {
   ]);
 }
 
-function checkNow(facts: RunFacts & { mutation: Mutation }, resolution: Resolution): Change {
+function checkNow(facts: RunFacts & { mutation: Mutation }, resolution: Resolution, checks = 0): Change {
   const { run, mutation } = facts;
-  const set = { checks: 0, nextCheckAtMs: resolution.atMs };
+  const set = { checks, nextCheckAtMs: resolution.atMs };
   return step("check", facts, resolution.atMs, [
     { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "checking", resolution } },
     {
@@ -171,13 +175,28 @@ function closed(
   facts: RunFacts,
   deliveries: "release" | "skip" | "dead" | "consume",
   resolution: Resolution,
-  { atMs, down }: Deciding,
+  { atMs, down, inbox }: Deciding,
 ): Change {
-  return close(
-    facts,
-    { deliveries, resolution, ending: settleSchedule(facts, "failed", down, "closed") },
-    atMs,
-  );
+  const ending = settleSchedule(facts, "failed", down, "closed");
+  return close(facts, { deliveries, resolution, ending, inbox }, atMs);
+}
+
+/** What a run waited for is there: the connection answers again, the tool is granted, the alias is bound. */
+export function unblocked(
+  facts: RunFacts,
+  what: Extract<PauseReason, "auth" | "permission" | "binding">,
+  { by, note, atMs }: Pick<Deciding, "by" | "note" | "atMs">,
+): Change | undefined {
+  const { run, mutation } = facts;
+  if (run.pauseReason !== what || run.readyAtMs !== undefined || !run.open) return undefined;
+  const action = { auth: "reconnect", permission: "grant", binding: "bind" }[what];
+  const resolution: Resolution = { by, action, atMs, ...(note === undefined ? {} : { note }) };
+  const audit: Write = { do: "audit", actor: by, action: `run.${action}`, run: run.id, detail: "{}" };
+  const change =
+    run.status === "paused:reconciliation" && mutation
+      ? checkNow({ ...facts, mutation }, resolution, mutation.checks)
+      : readyNow(facts, resolution);
+  return { ...change, writes: [...change.writes, audit] }; // (O2)
 }
 
 function withResolution(change: Change, { run }: RunFacts, resolution: Resolution): Change {

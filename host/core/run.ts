@@ -134,6 +134,8 @@ export interface Resolution {
   action: string;
   atMs: EpochMs;
   note?: string;
+  /** Call-time policy of a retry: for the chain from here on (04). */
+  policy?: JsonText;
 }
 
 export interface Run {
@@ -177,6 +179,18 @@ export interface Run {
   host: Incarnation;
   resolution?: Resolution;
   revision: number;
+}
+
+/** The script's unit that a phase belongs to, or waits for. */
+export function unitAt(phase: Phase): "producer" | "prepare" | "mutate" | "next" {
+  if (phase === "executing") return "producer";
+  if (phase === "preparing") return "prepare";
+  return phase === "prepared" || phase === "mutating" ? "mutate" : "next";
+}
+
+/** A person has allowed the call as it was shown (3.3). */
+export function isApproved({ status, pauseReason, resolution }: Run): boolean {
+  return status === "paused:approval" && pauseReason === "approval" && resolution?.action === "approve";
 }
 
 /** What a step starts from; the store trusts the revision, `assertChange` and the journal read this. */

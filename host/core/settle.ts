@@ -5,12 +5,15 @@
  * U2. Without a check, or with its attempts used up, a person decides.
  * U3. A late answer settles a row that is still open; on a settled one it is evidence of a contradiction.
  */
-import { mutated } from "./advance.ts";
+import { mutated, ready } from "./advance.ts";
 import type { Change, Write } from "./change.ts";
-import { type RunFacts, stateOf, step } from "./facts.ts";
+import { type RunFacts, stateOf, step, unanswered } from "./facts.ts";
+import { fail } from "./fail.ts";
+import type { FailurePolicy } from "./failure.ts";
 import type { EpochMs, InboxId } from "./ids.ts";
-import { isUnknown, type Mutation } from "./mutation.ts";
-import type { RunError } from "./run.ts";
+import { isUnknown, type Mutation, proofNow, type Send } from "./mutation.ts";
+import type { Run, RunError } from "./run.ts";
+import type { DownSpan } from "./slots.ts";
 import type { JsonText } from "./workflow.ts";
 
 type WithRow = RunFacts & { mutation: Mutation };
@@ -31,6 +34,7 @@ export function unknown(
         status: "paused:reconciliation",
         pauseReason: end.canCheck ? "checking" : "indeterminate",
         error: end.error,
+        ...unanswered(run),
       },
     },
     {
@@ -57,9 +61,39 @@ export type CheckAnswer =
   | { says: "auth" };
 
 export interface CheckPolicy {
+  /** Checks in all, the first at once. */
   maxAttempts: number;
   /** Delay before the next attempt. */
   delayMs: number;
+  /** From the end of the call on; no check begins later. */
+  maxElapsedMs?: number;
+  /** Of the connection, now; absent where the caller knows that it is the one of the send. */
+  configVersion?: number;
+  /** Should nothing have happened: the call's own policy and budget. Absent: a new run at once. */
+  proven?: { policy: FailurePolicy; delayMs: number; down: readonly DownSpan[] };
+}
+
+/** Somebody checks now; until `againAtMs`, when this host must have died, nobody else does. */
+export function checking(facts: WithRow, againAtMs: EpochMs, atMs: EpochMs): Change {
+  const { run, mutation } = facts;
+  return step("checking", facts, atMs, [
+    { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "checking" } },
+    { do: "mutation.set", id: mutation.id, from: mutation.status, set: { nextCheckAtMs: againAtMs } },
+  ]);
+}
+
+/** The check of proof class `key`: the recorded bytes once more, with the recorded key. Durable before the first byte. */
+export function resending(facts: WithRow, send: Send, configVersion: number, atMs: EpochMs): Change {
+  const { run, mutation } = facts;
+  if (
+    proofNow(mutation, { configVersion, atMs }) !== "key" ||
+    send.idempotencyKey !== mutation.idempotencyKey
+  )
+    throw new Error(`mutation ${mutation.id} may not be sent again: its key proves nothing now`); // (U1)
+  return step("resending", facts, atMs, [
+    { do: "mutation.set", id: mutation.id, from: mutation.status, set: { sends: send.n } },
+    { do: "send.create", mutation: mutation.id, run: run.id, send },
+  ]);
 }
 
 /** A check of an unknown outcome came back. */
@@ -73,24 +107,21 @@ export function checked(
   const { run, mutation } = facts;
   if (answer.says === "applied")
     return ready(facts, mutated(facts, { status: "applied", ...resultOf(answer) }, atMs));
-  const settled = atMs - (mutation.endedAtMs ?? atMs) >= mutation.settleMs;
-  if (answer.says === "notApplied" && settled) return notApplied(facts, atMs); // (U1)
+  if (answer.says === "notApplied" && isBelieved(mutation, policy, atMs))
+    return disproved(facts, policy, inbox, atMs);
   if (answer.says === "auth")
     return step("check-auth", facts, atMs, [
       { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "auth" } },
       { do: "mutation.set", id: mutation.id, from: mutation.status, set: { nextCheckAtMs: null } },
-      { do: "inbox.open", id: inbox, kind: "reconnect", run: run.id },
+      ...(run.pauseReason === "auth" ? [] : [ask(run, "reconnect", inbox)]),
     ]);
   const checks = mutation.checks + 1;
-  if (checks < policy.maxAttempts)
+  const nextCheckAtMs = atMs + policy.delayMs;
+  const inTime = nextCheckAtMs <= (mutation.endedAtMs ?? atMs) + (policy.maxElapsedMs ?? Infinity);
+  if (checks < policy.maxAttempts && inTime)
     return step("check-unsure", facts, atMs, [
       { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "checking" } },
-      {
-        do: "mutation.set",
-        id: mutation.id,
-        from: mutation.status,
-        set: { checks, nextCheckAtMs: atMs + policy.delayMs },
-      },
+      { do: "mutation.set", id: mutation.id, from: mutation.status, set: { checks, nextCheckAtMs } },
     ]);
   return step("check-exhausted", facts, atMs, [
     { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "indeterminate" } },
@@ -99,7 +130,28 @@ export function checked(
   ]);
 }
 
-/** Proof, or a person's word, that nothing happened: the decision is void, a new run starts from `preparing` (3.1). */
+/** (U1) A re-send proves nothing about the earlier send, another config nothing about this one, haste nothing at all. */
+function isBelieved(mutation: Mutation, { configVersion }: CheckPolicy, atMs: EpochMs): boolean {
+  if (mutation.proof === "key" || (configVersion ?? mutation.configVersion) !== mutation.configVersion)
+    return false;
+  return atMs - (mutation.endedAtMs ?? atMs) >= mutation.settleMs;
+}
+
+function disproved(facts: WithRow, { proven }: CheckPolicy, inbox: InboxId, atMs: EpochMs): Change {
+  if (!proven) return notApplied(facts, atMs);
+  const { retries } = facts.run;
+  const error: RunError = {
+    class: "transient",
+    code: "not-applied",
+    message: "a check showed that the outside change did not happen",
+    tool: `${facts.mutation.alias}.${facts.mutation.tool}`,
+  };
+  const failure = { error, policy: proven.policy, delayMs: proven.delayMs, retries, pastBoundary: false };
+  const failed = { units: [], failure, inbox, down: proven.down, proven: true as const };
+  return { ...fail(facts, failed, atMs), verb: "check-not-applied" };
+}
+
+/** Nothing happened, by proof or a person's word: the decision is void, a new run starts from `preparing` (3.1). */
 export function notApplied(facts: WithRow, atMs: EpochMs): Change {
   const { run, mutation, reserved } = facts;
   const writes: Write[] = [
@@ -150,33 +202,24 @@ export function late(
     expect: { mutation: { id: mutation.id, status: mutation.status } },
     writes: [
       { do: "evidence", mutation: mutation.id, run: run.id, what: "late-answer", detail: answer.raw },
-      { do: "inbox.open", id: inbox, kind: "contradiction", run: run.id },
+      ask(run, "contradiction", inbox),
     ], // (U3)
   };
-}
-
-/** A run that was paused goes on in place: it is ready, and becomes active when a slot is free (3.3). */
-export function ready(facts: RunFacts, change: Change): Change {
-  const { run } = facts;
-  if (run.status === "active") return change;
-  change.writes.push(
-    {
-      do: "run.set",
-      id: run.id,
-      from: { ...stateOf(run), phase: "mutated" },
-      set: { readyAtMs: change.atMs, pauseReason: null },
-    },
-    { do: "inbox.close", run: run.id },
-  );
-  return change;
 }
 
 function givenUp({ run, mutation }: WithRow, inbox: InboxId): Write[] {
   return [
     { do: "mutation.set", id: mutation.id, from: "needs_reconcile", set: { status: "indeterminate" } },
-    { do: "inbox.open", id: inbox, kind: "unknown_outcome", run: run.id },
+    ask(run, "unknown_outcome", inbox),
   ];
 }
+
+const ask = (run: Run, kind: "unknown_outcome" | "reconnect" | "contradiction", id: InboxId): Write => ({
+  do: "inbox.open",
+  id,
+  kind,
+  run: run.id,
+});
 
 function resultOf(answer: { result?: JsonText; resultInvalid?: boolean }): {
   result?: JsonText;

@@ -3,11 +3,12 @@
  *
  * S1. Triggers are used up when a run starts, never at commit: what arrives in between triggers again.
  * S2. The dispatch is on record before the unit executes.
+ * S3. In step mode a run is held before its first unit, and units are never fused (04).
  */
 import type { Change, UnitName, Write } from "./change.ts";
 import type { HandlerFacts, WorkflowFacts } from "./facts.ts";
-import type { EpochMs, Incarnation, RunId } from "./ids.ts";
-import type { Kind, Run, Trigger } from "./run.ts";
+import type { EpochMs, Incarnation, InboxId, RunId } from "./ids.ts";
+import type { Kind, Phase, Run, Trigger } from "./run.ts";
 import type { JsonText } from "./workflow.ts";
 
 /** What the engine adds to a start: an id, who runs it, and the policy that was in force. */
@@ -18,6 +19,8 @@ export interface Attempt {
   deadlineMs?: number;
   /** `prepare` and the intent of `mutate` in one round trip (07, Fusing). */
   fused: boolean;
+  /** Step mode: the id of the question that holds the run before its first unit. */
+  hold?: InboxId;
 }
 
 export function start(
@@ -27,17 +30,19 @@ export function start(
   attempt: Attempt,
   atMs: EpochMs,
 ): Change {
+  const { id, policy, deadlineMs } = attempt;
+  const held = workflow.mode === "step";
   const run: Run = {
-    id: attempt.id,
+    id,
     workflow: workflow.id,
     version: workflow.activeVersion,
     handler: handler.id,
     kind: handler.kind,
     trigger,
-    rootId: attempt.id,
+    rootId: id,
     attempt: 1,
     phase: handler.kind === "producer" ? "executing" : "preparing",
-    status: "active",
+    status: held ? "paused:approval" : "active",
     open: true,
     retries: 0,
     crashes: 0,
@@ -47,8 +52,9 @@ export function start(
     createdAtMs: atMs,
     host: attempt.host,
     revision: 1,
-    ...(attempt.policy === undefined ? {} : { policy: attempt.policy }),
-    ...(attempt.deadlineMs === undefined ? {} : { deadlineAtMs: atMs + attempt.deadlineMs }),
+    ...(held ? { pauseReason: "step" as const } : {}),
+    ...(policy === undefined ? {} : { policy }),
+    ...(deadlineMs === undefined ? {} : { deadlineAtMs: atMs + deadlineMs }),
   };
   return {
     verb: "start",
@@ -58,7 +64,7 @@ export function start(
     writes: [
       { do: "run.create", run },
       ...lookedAt(handler.kind, handler),
-      { do: "unit.dispatched", run: run.id, units: firstUnits(handler, attempt.fused) }, // (S2)
+      held ? question(run, attempt) : dispatch(run, handler, attempt), // (S3)
       {
         do: "workflow.set",
         set: {
@@ -70,6 +76,18 @@ export function start(
   };
 }
 
+/** (S2) */
+const dispatch = (run: Run, handler: HandlerFacts, { fused }: Attempt): Write => ({
+  do: "unit.dispatched",
+  run: run.id,
+  units: firstUnits(handler, fused),
+});
+
+export function question(run: Run, { hold }: Attempt): Write {
+  if (hold === undefined) throw new Error(`run ${run.id} is held, but nobody would be asked`);
+  return { do: "inbox.open", id: hold, kind: "step", run: run.id };
+}
+
 /** Starting at the first phase is what "having seen" an event means (1.4). */
 export function lookedAt(kind: Kind, handler: Pick<HandlerFacts, "id">): Write[] {
   const set = kind === "consumer" ? { seenSeq: "now" as const, triggered: null } : { queued: null };
@@ -79,4 +97,25 @@ export function lookedAt(kind: Kind, handler: Pick<HandlerFacts, "id">): Write[]
 export function firstUnits(handler: Pick<HandlerFacts, "kind" | "hasMutate">, fused: boolean): UnitName[] {
   if (handler.kind === "producer") return ["producer"];
   return fused && handler.hasMutate ? ["prepare", "mutate"] : ["prepare"];
+}
+
+/** What has to be dispatched for a run to go on at this phase; a call and a commit are no units. */
+export function unitsAt(
+  phase: Phase,
+  handler: HandlerFacts,
+  holds: { reserved: readonly unknown[]; fused: boolean },
+): UnitName[] {
+  switch (phase) {
+    case "executing":
+    case "preparing":
+      return firstUnits(handler, holds.fused);
+    case "prepared":
+      return handler.hasMutate && holds.reserved.length > 0 ? ["mutate"] : [];
+    case "emitting":
+      return handler.hasNext ? ["next"] : [];
+    case "mutating":
+    case "mutated":
+    case "committed":
+      return [];
+  }
 }

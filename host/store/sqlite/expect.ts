@@ -24,10 +24,14 @@ export function refusalOf(
 }
 
 function rowRefusal(
-  { expect: { mutation, deliveries, handlerIdle }, writes }: Change,
+  { expect: { runIs, mutation, deliveries, handlerIdle }, writes }: Change,
   cursor: WorkflowCursor,
   statements: Statements,
 ): Refused | undefined {
+  if (runIs) {
+    const status = statements.sql("SELECT status FROM runs WHERE id = ?").pluck().get(runIs.id);
+    if (status !== runIs.status) return no("stale-run");
+  }
   if (mutation) {
     const status = statements.sql("SELECT status FROM mutations WHERE id = ?").pluck().get(mutation.id);
     if (status !== mutation.status) return no("stale-row");

@@ -4,6 +4,7 @@ import type { VersionRow } from "../../core/change.ts";
 import type { Delivery } from "../../core/event.ts";
 import type { HandlerFacts, OpenRunFacts, RunFacts, WorkflowFacts } from "../../core/facts.ts";
 import type { DeliveryFacts } from "../../core/operate.ts";
+import type { Run } from "../../core/run.ts";
 import type { Manifest } from "../../core/workflow.ts";
 import type { DueWorkflow, PendingEvent } from "../../ports/store.ts";
 import { fromRow, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
@@ -78,7 +79,7 @@ export class Reads {
       .get(id) as Row | undefined;
     return {
       workflow,
-      handler: workflow.handlers.find((one) => one.id === run.handler) as HandlerFacts,
+      handler: this.#pinned(workflow, run),
       run,
       reserved: this.#statements
         .sql("SELECT id FROM deliveries WHERE reserved_by = ?+0 AND status = 'reserved' ORDER BY seq")
@@ -130,7 +131,7 @@ export class Reads {
       return this.#statements
         .sql(
           `SELECT ${columns} FROM deliveries d JOIN events e ON e.id = d.event
-           WHERE d.handler = ?+0 AND d.status = 'pending' AND e.topic = ? ORDER BY d.seq LIMIT ?`,
+           WHERE d.handler = ?+0 AND d.status = 'pending' AND e.topic = ?||'' ORDER BY d.seq LIMIT ?+0`,
         )
         .all(handler, topic, limit) as PendingEvent[];
     const one = this.#statements.sql(
@@ -208,12 +209,24 @@ export class Reads {
       .all(nowMs, limit) as number[];
   }
 
+  /** The run's handler as its own version declares it. */
+  #pinned(workflow: WorkflowFacts, run: Run): HandlerFacts {
+    const handler = workflow.handlers.find((one) => one.id === run.handler) as HandlerFacts;
+    if (run.version === workflow.activeVersion) return handler;
+    const { schedule: _, ...stored } = handler;
+    const own = this.#manifest(workflow.id, run.version);
+    return { ...stored, ...declared({ kind: handler.kind, name: handler.name }, own) };
+  }
+
   #openRun(id: number): OpenRunFacts {
-    const row = this.#statements.sql("SELECT status, ready_at FROM runs WHERE id = ?").get(id) as Row;
+    const row = this.#statements
+      .sql("SELECT status, pause_reason, ready_at FROM runs WHERE id = ?")
+      .get(id) as Row;
     return {
       id,
       active: row["status"] === "active",
       ...(row["ready_at"] === null ? {} : { readyAtMs: row["ready_at"] as number }),
+      ...(row["pause_reason"] === "step" ? { held: true as const } : {}),
     };
   }
 

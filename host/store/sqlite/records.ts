@@ -109,7 +109,9 @@ export class Records {
   }
 
   #closeInbox(write: Extract<Write, { do: "inbox.close" }>, workflow: number, atMs: number): void {
-    const narrowed = (["run", "kind", "id"] as const).filter((column) => write[column] !== undefined);
+    const narrowed = (["run", "handler", "kind", "id"] as const).filter(
+      (column) => write[column] !== undefined,
+    );
     this.#run(
       `UPDATE inbox SET closed_at = ? WHERE closed_at IS NULL AND workflow = ?${narrowed.map((column) => ` AND ${column} = ?`).join("")}`,
       [atMs, workflow, ...narrowed.map((column) => write[column] as Cell)],
