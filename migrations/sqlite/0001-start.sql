@@ -101,6 +101,7 @@ CREATE TABLE events (
   seen_at INTEGER NOT NULL,
   UNIQUE (workflow, topic, message_id)
 ) STRICT;
+CREATE INDEX events_page ON events (workflow, topic, id);
 
 -- Payloads that a newer one has replaced; a reserved delivery may still be pinned to one.
 CREATE TABLE revisions (
@@ -131,6 +132,7 @@ CREATE INDEX deliveries_event ON deliveries (event);
 CREATE INDEX deliveries_pending ON deliveries (handler, seq) WHERE status = 'pending';
 -- Of the few that got a new payload while they were pending; for all others the two sequences are equal.
 CREATE INDEX deliveries_changed ON deliveries (handler, change_seq) WHERE status = 'pending' AND change_seq > seq;
+CREATE INDEX deliveries_dead ON deliveries (handler, seq) WHERE status = 'dead';
 CREATE INDEX deliveries_reserved ON deliveries (reserved_by) WHERE status = 'reserved';
 CREATE INDEX deliveries_released ON deliveries (released_by) WHERE status = 'pending' AND released_by IS NOT NULL;
 
@@ -145,6 +147,7 @@ CREATE TABLE inputs (
   created_at INTEGER NOT NULL,
   UNIQUE (workflow, source, type, key)
 ) STRICT;
+CREATE INDEX inputs_page ON inputs (workflow, id);
 
 CREATE TABLE causes (
   event INTEGER NOT NULL REFERENCES events (id),
@@ -160,7 +163,6 @@ CREATE TABLE runs (
   version INTEGER NOT NULL,
   handler INTEGER NOT NULL REFERENCES handlers (id),
   kind TEXT NOT NULL,
-  trigger_json TEXT NOT NULL,
   root_id INTEGER NOT NULL,
   retry_of INTEGER,
   successor INTEGER,
@@ -182,20 +184,22 @@ CREATE TABLE runs (
   crash_phase TEXT,
   redos INTEGER NOT NULL,
   outcome TEXT,
-  prepared_json TEXT,
-  result_json TEXT,
-  error_json TEXT,
-  policy_json TEXT,
   start_seq INTEGER NOT NULL,
   chain_started_at INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   ended_at INTEGER,
   deadline_at INTEGER,
   wake_at INTEGER,
-  resources_json TEXT,
   host INTEGER NOT NULL,
-  resolution_json TEXT,
   revision INTEGER NOT NULL,
+  -- Last, because they may be long: a page that filters by what stands before them never reads them.
+  trigger_json TEXT NOT NULL,
+  error_json TEXT,
+  resolution_json TEXT,
+  resources_json TEXT,
+  policy_json TEXT,
+  prepared_json TEXT,
+  result_json TEXT,
   CHECK ((phase = 'committed') = (status = 'committed'))
 ) STRICT;
 -- The law of 02 §1.1, kept by the database itself.
@@ -312,6 +316,7 @@ CREATE TABLE slots (
 
 CREATE TABLE inbox (
   id INTEGER PRIMARY KEY,
+  namespace INTEGER NOT NULL,
   workflow INTEGER NOT NULL REFERENCES workflows (id),
   kind TEXT NOT NULL,
   run INTEGER,
@@ -321,7 +326,7 @@ CREATE TABLE inbox (
   closed_at INTEGER
 ) STRICT;
 CREATE INDEX inbox_open ON inbox (workflow, run) WHERE closed_at IS NULL;
-CREATE INDEX inbox_page ON inbox (id) WHERE closed_at IS NULL;
+CREATE INDEX inbox_page ON inbox (namespace, id) WHERE closed_at IS NULL;
 
 CREATE TABLE transcripts (
   run INTEGER NOT NULL,

@@ -46,7 +46,7 @@ export class Records {
       case "version.create":
         return this.#version(write, of.workflow, atMs);
       case "inbox.open":
-        return this.#openInbox(write, of.workflow, atMs);
+        return this.#openInbox(write, of, atMs);
       case "inbox.close":
         return this.#closeInbox(write, of.workflow, atMs);
       case "audit":
@@ -101,10 +101,23 @@ export class Records {
     );
   }
 
-  #openInbox(write: Extract<Write, { do: "inbox.open" }>, workflow: number, atMs: number): void {
+  #openInbox(
+    write: Extract<Write, { do: "inbox.open" }>,
+    of: { workflow: number; namespace: number },
+    atMs: number,
+  ): void {
     this.#run(
-      "INSERT INTO inbox (id, workflow, kind, run, handler, detail_json, opened_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-      [write.id, workflow, write.kind, write.run ?? null, write.handler ?? null, write.detail ?? null, atMs],
+      "INSERT INTO inbox (id, namespace, workflow, kind, run, handler, detail_json, opened_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      [
+        write.id,
+        of.namespace,
+        of.workflow,
+        write.kind,
+        write.run ?? null,
+        write.handler ?? null,
+        write.detail ?? null,
+        atMs,
+      ],
     );
   }
 
