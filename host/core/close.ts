@@ -47,11 +47,13 @@ export function settleSchedule(
 
 function planAfter(facts: Pick<RunFacts, "run" | "handler" | "workflow">): HandlerPatch {
   const { chainStartedAtMs, trigger } = facts.run;
-  const { schedule, anchorMs, orphaned } = activeHandler(facts);
+  const { schedule, anchorMs, nextRunAtMs, orphaned } = activeHandler(facts);
   // A deploy has laid a new grid while the chain was open: that plan stands.
   if (!schedule || orphaned || (anchorMs !== undefined && anchorMs > chainStartedAtMs)) return {};
   const { slot, manual } = trigger;
   if (manual || !slot) return reanchor(schedule, chainStartedAtMs);
+  // The same within one millisecond: what the chain answers was due, what lies beyond it was planned since.
+  if (nextRunAtMs !== undefined && nextRunAtMs > slot.newestDueMs) return {};
   return { nextRunAtMs: nextSlot(schedule, slot.newestDueMs, anchorMs ?? slot.newestDueMs) };
 }
 

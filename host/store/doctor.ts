@@ -12,6 +12,7 @@ import { handlerDueAt, workflowDueAt } from "../core/trigger.ts";
 import { type Law, RUN_LAWS } from "./invariants.ts";
 import { JOURNAL_LAWS, WORK_LAWS } from "./invariants-work.ts";
 import { handlerFromRow, type Row } from "./rows.ts";
+import { newPendingAt } from "./sqlite/handlers.ts";
 import { Statements } from "./sqlite/statements.ts";
 
 export interface Finding {
@@ -125,9 +126,7 @@ class Doctor {
     if (!workflow) return findings;
     const handlers = this.#statements
       .sql(
-        `SELECT h.*, (SELECT e.updated_at FROM deliveries d JOIN events e ON e.id = d.event
-           WHERE d.handler = h.id AND d.status = 'pending' AND d.change_seq > h.seen_seq
-           ORDER BY d.change_seq LIMIT 1) AS new_at FROM handlers h WHERE h.workflow = ?+0`,
+        `SELECT h.*, ${newPendingAt("h.id", "h.seen_seq")} AS new_at FROM handlers h WHERE h.workflow = ?+0`,
       )
       .all(id) as Row[];
     for (const row of handlers) {

@@ -164,8 +164,10 @@ export const RUN_LAWS: readonly Law[] = [
     table: "runs",
     broken: `SELECT r.id, 'outcome ' || coalesce(r.outcome, 'missing') AS what FROM runs r
       WHERE r.workflow = @workflow AND r.kind = 'consumer' AND r.phase IN ('mutated', 'emitting', 'committed')
-        AND (r.open = 1 OR r.status = 'committed') AND r.outcome IS NOT coalesce(
-          (SELECT m.status FROM mutations m WHERE m.owner_run = r.id AND m.status IN ('applied', 'skipped')), 'none')`,
+        AND (r.open = 1 OR r.status = 'committed') AND CASE
+          WHEN EXISTS (SELECT 1 FROM mutations m WHERE m.owner_run = r.id)
+            THEN r.outcome IS NOT (SELECT m.status FROM mutations m WHERE m.owner_run = r.id)
+          ELSE r.outcome IS NULL OR r.outcome NOT IN ('none', 'skipped') END`,
   },
   {
     invariant: 7,
