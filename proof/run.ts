@@ -1,5 +1,7 @@
-// The long version of the tests: the same suite with PAWL_PROOF=1, then proof/RESULTS.md written from what was
-// observed. States nothing of its own: every figure is counted or measured in this run.
+// The long version of the tests: the same files with PAWL_PROOF=1, then proof/RESULTS.md written from what was
+// observed. States nothing of its own: every figure is counted or measured. `npm run proof` runs every part, one after the
+// other; `npm run proof -- sandbox store` only those. A part that does not run keeps what it showed last time, with the
+// commit it showed it on.
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem, type } from "node:os";
@@ -9,8 +11,22 @@ import { z } from "zod";
 const root = join(import.meta.dirname, "..");
 const resultsFolder = join(root, "test-results");
 const reportFile = join(resultsFolder, "report.json");
-const filters = process.argv.slice(2);
 const measurementsFile = join(resultsFolder, "measurements.jsonl");
+
+/** Which tests belong together; each part is a run of its own. */
+const PARTS: Record<string, string[]> = {
+  sandbox: [
+    "test/architecture",
+    "test/cli",
+    "test/contract/sandbox",
+    "test/docs",
+    "test/examples",
+    "test/sandbox",
+    "test/security",
+  ],
+  store: ["test/core", "test/contract/store", "test/crash/store", "test/store"],
+  engine: ["test/crash/serve", "test/engine", "test/simulation"],
+};
 
 const Report = z.object({
   success: z.boolean(),
@@ -53,7 +69,7 @@ function git(...args: string[]): string | undefined {
 function commitLine(): string {
   const commit = git("rev-parse", "HEAD");
   if (commit === undefined) return "not committed yet";
-  const dirty = git("status", "--porcelain", "--", ".", ":!proof/RESULTS.md");
+  const dirty = git("status", "--porcelain", "--", ".", ":!proof");
   return dirty === "" ? commit : `${commit} with uncommitted changes`;
 }
 
@@ -93,61 +109,102 @@ function readMeasurements(): Measurement[] {
 const cell = (text: string) => text.replaceAll("|", "\\|").replaceAll(/\s+/g, " ").replaceAll(root, ".");
 const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`;
 
-function render(startedAt: Date, tookMs: number, files: FileCount[], measured: Measurement[]): string {
+const Part = z.object({
+  name: z.string(),
+  startedAt: z.string(),
+  tookMs: z.number(),
+  commit: z.string(),
+  machine: z.string(),
+  files: z.array(
+    z.object({
+      file: z.string(),
+      passed: z.number(),
+      failed: z.number(),
+      skipped: z.number(),
+      ms: z.number(),
+    }),
+  ),
+  measured: z.array(Measurement),
+});
+type Part = z.infer<typeof Part>;
+
+function renderPart({ name, startedAt, tookMs, commit, machine, files, measured }: Part): string[] {
   const sum = (pick: (file: FileCount) => number) => files.reduce((total, file) => total + pick(file), 0);
   const [passed, failed, skipped] = [sum((f) => f.passed), sum((f) => f.failed), sum((f) => f.skipped)];
   const lines = [
-    "# Proof",
+    `## ${name}: ${passed} passed, ${failed} failed, ${skipped} skipped`,
     "",
-    "Written by `npm run proof`; not edited by hand.",
-    "",
-    `- Date: ${startedAt.toISOString()}, took ${seconds(tookMs)}`,
-    `- Commit: ${commitLine()}`,
-    `- Machine: ${machineLine()}`,
-    ...(filters.length === 0 ? [] : [`- Only part of the suite ran: ${filters.map(cell).join(", ")}`]),
-    `- Result: ${passed} passed, ${failed} failed, ${skipped} skipped`,
-    "",
-    "## Tests",
+    `- Date: ${startedAt}, took ${seconds(tookMs)}`,
+    `- Commit: ${commit}`,
+    `- Machine: ${machine}`,
     "",
     "| file | passed | failed | skipped | time |",
     "| --- | ---: | ---: | ---: | ---: |",
     ...files.map((f) => `| ${cell(f.file)} | ${f.passed} | ${f.failed} | ${f.skipped} | ${seconds(f.ms)} |`),
     "",
-    "## Measurements",
-    "",
   ];
-  if (measured.length === 0) lines.push("None were reported.");
-  else {
-    lines.push("| what | value | unit | note |", "| --- | ---: | --- | --- |");
-    for (const m of measured) {
-      lines.push(`| ${cell(m.name)} | ${cell(String(m.value))} | ${cell(m.unit)} | ${cell(m.note ?? "")} |`);
-    }
-  }
-  return `${lines.join("\n")}\n`;
+  if (measured.length === 0) return lines;
+  lines.push("| measured | value | unit | note |", "| --- | ---: | --- | --- |");
+  for (const m of measured)
+    lines.push(`| ${cell(m.name)} | ${cell(String(m.value))} | ${cell(m.unit)} | ${cell(m.note ?? "")} |`);
+  return [...lines, ""];
 }
 
-function main(): number {
+function runPart(name: string, filters: string[]): Part | undefined {
   const startedAt = new Date();
   rmSync(reportFile, { force: true });
   rmSync(measurementsFile, { force: true });
   mkdirSync(resultsFolder, { recursive: true });
+  const commit = commitLine();
   const vitest = join(root, "node_modules", "vitest", "vitest.mjs");
-  const done = spawnSync(process.execPath, [vitest, "run", ...filters], {
+  spawnSync(process.execPath, [vitest, "run", "--no-file-parallelism", ...filters], {
     cwd: root,
     stdio: "inherit",
     env: { ...process.env, PAWL_PROOF: "1" },
   });
   if (!existsSync(reportFile)) {
-    process.stderr.write("proof: the test run left no report, so there is nothing to write down\n");
-    return 1;
+    process.stderr.write(`proof: ${name} left no report, so there is nothing to write down\n`);
+    return undefined;
   }
   const report = Report.parse(JSON.parse(readFileSync(reportFile, "utf8")));
-  const files = countFiles(report);
-  const text = render(startedAt, Date.now() - startedAt.getTime(), files, readMeasurements());
-  writeFileSync(join(root, "proof", "RESULTS.md"), text);
-  process.stdout.write("proof: wrote proof/RESULTS.md\n");
-  const ran = files.some((file) => file.passed > 0);
-  return done.status === 0 && report.success && ran && files.every((file) => file.failed === 0) ? 0 : 1;
+  return {
+    name,
+    startedAt: startedAt.toISOString(),
+    tookMs: Date.now() - startedAt.getTime(),
+    commit,
+    machine: machineLine(),
+    files: countFiles(report),
+    measured: readMeasurements(),
+  };
 }
 
-process.exitCode = main();
+const partFile = (name: string) => join(root, "proof", "parts", `${name}.json`);
+
+function writeResults(): void {
+  const parts = Object.keys(PARTS)
+    .filter((name) => existsSync(partFile(name)))
+    .map((name) => Part.parse(JSON.parse(readFileSync(partFile(name), "utf8"))));
+  const head = ["# Proof", "", "Written by `npm run proof`; not edited by hand.", ""];
+  writeFileSync(join(root, "proof", "RESULTS.md"), `${[...head, ...parts.flatMap(renderPart)].join("\n")}`);
+}
+
+function main(asked: string[]): number {
+  const unknown = asked.find((name) => PARTS[name] === undefined);
+  if (unknown !== undefined) {
+    process.stderr.write(`proof: there is no part ${unknown}; there are ${Object.keys(PARTS).join(", ")}\n`);
+    return 2;
+  }
+  mkdirSync(join(root, "proof", "parts"), { recursive: true });
+  let sound = true;
+  for (const [name, filters] of Object.entries(PARTS)) {
+    if (asked.length > 0 && !asked.includes(name)) continue;
+    const part = runPart(name, filters);
+    if (part) writeFileSync(partFile(name), `${JSON.stringify(part, null, 2)}\n`);
+    sound &&= part?.files.some((file) => file.passed > 0) === true && part.files.every((f) => f.failed === 0);
+  }
+  writeResults();
+  process.stdout.write("proof: wrote proof/RESULTS.md\n");
+  return sound ? 0 : 1;
+}
+
+process.exitCode = main(process.argv.slice(2));
