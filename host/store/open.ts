@@ -161,6 +161,9 @@ export class SqliteStore implements Store {
   async version(workflow: number, number: number) {
     return this.#read.version(workflow, number);
   }
+  async versionNumbers(workflow: number, hash: string) {
+    return this.#read.versionNumbers(workflow, hash);
+  }
   async interrupted(limit: number) {
     return this.#read.interrupted(this.fence.incarnation, limit);
   }
@@ -282,7 +285,8 @@ export function takeLock(folder: string): Database {
 
 function assertOurs(file: string, known: ReturnType<typeof migrations>): void {
   if (!existsSync(file)) return;
-  const db = new Sqlite(file, { readonly: true });
+  // Read-only leaves a killed host's log as it is; without a log it would leave an empty one behind.
+  const db = new Sqlite(file, { readonly: existsSync(`${file}-wal`) });
   try {
     assertMigratable(db, known);
   } catch (cause) {
