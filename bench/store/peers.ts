@@ -98,7 +98,9 @@ export async function plainjob(
 ): Promise<{ perSecond: number; setting: string }> {
   const db = new Sqlite(join(folder, "jobs.db"));
   const queue = defineQueue({ connection: better(db), logger: SILENT });
-  const setting = `journal_mode=${db.pragma("journal_mode", { simple: true })}, synchronous=${db.pragma("synchronous", { simple: true })}`;
+  const setting = ["journal_mode", "synchronous"]
+    .map((name) => `${name}=${String(db.pragma(name, { simple: true }))}`)
+    .join(", ");
   let done = 0;
   const finished = Promise.withResolvers<void>();
   const worker = defineWorker("order", async () => {}, {

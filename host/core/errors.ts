@@ -267,6 +267,10 @@ export const ERRORS = {
     summary: "The store is closed; the host is shutting down.",
     fix: "Try again after the restart.",
   },
+  "cursor-invalid": operator(
+    "The cursor does not belong to this list.",
+    "Start again from the first page, or pass on `nextCursor` as it was given.",
+  ),
   "store-unreadable": {
     blame: "operator",
     class: "internal",

@@ -10,7 +10,8 @@ import type { DeliveryId, EpochMs, EventId, HandlerId, InputId, RunId } from "./
 import type { Kind, RunError } from "./run.ts";
 import type { JsonText } from "./workflow.ts";
 
-export type DeliveryStatus = "pending" | "reserved" | "consumed" | "skipped" | "dead";
+export const DELIVERY_STATUSES = ["pending", "reserved", "consumed", "skipped", "dead"] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
 export interface Delivery {
   id: DeliveryId;
