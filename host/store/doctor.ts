@@ -10,7 +10,7 @@ import { createHash } from "node:crypto";
 import type { Database } from "better-sqlite3";
 import { handlerDueAt, workflowDueAt } from "../core/trigger.ts";
 import { type Law, RUN_LAWS } from "./invariants.ts";
-import { JOURNAL_LAWS, WORK_LAWS } from "./invariants-work.ts";
+import { DEEP_LAWS, WORK_LAWS } from "./invariants-work.ts";
 import { handlerFromRow, type Row } from "./rows.ts";
 import { newPendingAt } from "./sqlite/handlers.ts";
 import { Statements } from "./sqlite/statements.ts";
@@ -73,7 +73,7 @@ class Doctor {
     const findings = this.#laws(STATE_LAWS, id);
     findings.push(...this.#due(id));
     if (quick) return findings;
-    return [...findings, ...this.#laws(JOURNAL_LAWS, id), ...this.#payloads(id)];
+    return [...findings, ...this.#laws(DEEP_LAWS, id), ...this.#payloads(id)];
   }
 
   /** What belongs to no single workflow. */

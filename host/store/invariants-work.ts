@@ -163,8 +163,21 @@ export const WORK_LAWS: readonly Law[] = [
   },
 ];
 
-/** Laws that read every journal entry: not for every step of a test. */
-export const JOURNAL_LAWS: readonly Law[] = [
+/** Laws that read whole journals and manifests: not for every step of a test. */
+export const DEEP_LAWS: readonly Law[] = [
+  {
+    invariant: 17,
+    says: "the handlers that are not orphaned are those that the active version declares",
+    table: "workflows",
+    broken: `WITH declared AS (SELECT kinds.kind, d.key AS name FROM workflows w
+          JOIN versions v ON v.workflow = w.id AND v.number = w.active_version
+          JOIN (SELECT 'producer' AS kind, '$.producers' AS path UNION ALL SELECT 'consumer', '$.consumers') kinds
+          JOIN json_each(v.manifest_json, kinds.path) d WHERE w.id = @workflow),
+        there AS (SELECT kind, name FROM handlers WHERE workflow = @workflow AND orphaned = 0)
+      SELECT @workflow AS id, kind || ' ' || name AS what FROM (
+        SELECT * FROM (SELECT * FROM declared EXCEPT SELECT * FROM there)
+        UNION ALL SELECT * FROM (SELECT * FROM there EXCEPT SELECT * FROM declared))`,
+  },
   {
     invariant: 31,
     says: "a journal row counts its entries",

@@ -62,7 +62,7 @@ export const OPS = {
   publish: 4,
   time: 4,
   check: 3,
-  decide: 4,
+  decide: 7,
   deploy: 2,
   crash: 2,
   late: 1,
@@ -156,6 +156,7 @@ export class Model {
     this.workflow = await this.store.workflowId(name, name, this.oracle.now);
     try {
       await this.#deploy(commands[0]?.a ?? 0, 0);
+      for (const topic of [0, 1, 2]) await this.#publish(topic, topic);
       this.#compare();
       for (const command of commands) {
         const said = await this.#do(command);
@@ -354,9 +355,11 @@ export class Model {
     return { n: sends + 1, atMs: this.#now, bytesHash: "b", idempotencyKey };
   }
 
-  #work(a: number, b: number): Promise<string> | undefined {
+  /** Whatever the engine would do next. */
+  async #work(a: number, b: number): Promise<string | undefined> {
     const run = this.#active;
-    switch (run?.phase) {
+    if (!run) return (await this.#tick()) ?? this.#check(a, b);
+    switch (run.phase) {
       case "executing":
       case "emitting":
         return this.#commit(run, a, b);
@@ -430,7 +433,7 @@ export class Model {
       this.oracle.send(run);
       return this.#saw("send");
     }
-    if (a % 3 === 0) {
+    if (a % 2 === 0) {
       const canCheck = b % 3 !== 0;
       const end = { error: errorOf("internal"), answer: "{}", canCheck, inbox: this.store.newId() };
       await this.#apply(unknown(facts, end, this.#now));

@@ -269,6 +269,7 @@ export class Oracle {
         if (orphans === "skip") this.settle([one], "skipped");
         else if (orphans !== "keep") {
           one.handler = orphans.moveTo;
+          one.releasedBy = null;
           one.changed = ++this.seq;
         }
     }

@@ -58,8 +58,9 @@ export class Events {
         return this.#renew(write.id, write.how, cursor);
       case "orphans.move": {
         const ids = this.#pendingOf(write.from);
+        // Whatever chain once held them, it is another consumer's by now: its end no longer concerns them.
         for (const id of ids)
-          sql("UPDATE deliveries SET handler = ?, change_seq = ? WHERE id = ?").run(
+          sql("UPDATE deliveries SET handler = ?, change_seq = ?, released_by = NULL WHERE id = ?").run(
             write.to,
             ++cursor.seq,
             id,
