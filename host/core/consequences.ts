@@ -127,12 +127,14 @@ const ROWS: PerWrite<RowEffect[]> = {
     { row: formatId("delivery", id), becomes: how === "requeue" ? "pending" : "delivered again" },
   ],
   "handler.set": ({ set }) => row("handler", set),
-  "workflow.set": ({ set: { openRun: _, consumerStreak: __, ...set } }) => row("workflow", set),
+  "workflow.set": ({ set }) => row("workflow", set),
 };
+
+const BOOK_KEEPING: readonly string[] = ["resolution", "openRun", "consumerStreak"];
 
 /** "status: paused:transient, open: false" */
 function row(name: string, set: object): RowEffect[] {
-  const fields = Object.entries(set).filter(([field]) => field !== "resolution");
+  const fields = Object.entries(set).filter(([field]) => !BOOK_KEEPING.includes(field));
   if (fields.length === 0) return [];
   const becomes = fields.map(([field, value]) => `${field}: ${show(value)}`).join(", ");
   return [{ row: name, becomes }];
