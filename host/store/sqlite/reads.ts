@@ -195,7 +195,9 @@ export class Reads {
   /** Active runs of every incarnation but this one. */
   interrupted(own: number, limit: number): number[] {
     return this.#statements
-      .sql("SELECT id FROM runs WHERE status = 'active' AND (host < @own OR host > @own) LIMIT @limit")
+      .sql(
+        "SELECT id FROM runs WHERE status = 'active' AND host < @own+0 UNION ALL SELECT id FROM runs WHERE status = 'active' AND host > @own+0 LIMIT @limit+0",
+      )
       .pluck()
       .all({ own, limit }) as number[];
   }
