@@ -283,6 +283,12 @@ export const ERRORS = {
     summary: "The place to write to is not empty.",
     fix: "Name a file or folder that does not exist yet.",
   },
+  "backup-failed": {
+    blame: "host",
+    class: "internal",
+    summary: "The backup could not be written.",
+    fix: "Free space at the target, or name another, and start it again.",
+  },
   "backup-unusable": {
     blame: "operator",
     class: "internal",
