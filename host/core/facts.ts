@@ -20,6 +20,8 @@ export interface WorkflowFacts {
   archived: boolean;
   mode: "auto" | "step";
   consumerStreak: number;
+  /** As the operator has set them; absent when there are none. */
+  params?: JsonText;
   openRun?: OpenRunFacts;
   handlers: HandlerFacts[];
 }

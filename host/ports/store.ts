@@ -4,10 +4,14 @@
  * host is alone.
  */
 import type { Change, Fence, VersionRow } from "../core/change.ts";
+import type { DeliveryStatus } from "../core/event.ts";
 import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
+import type { StatedIntent } from "../core/intent.ts";
 import type { DeliveryId, EpochMs, HandlerId, InputId, NamespaceId, RunId, WorkflowId } from "../core/ids.ts";
 import type { Published } from "../core/journal.ts";
+import type { Mutation } from "../core/mutation.ts";
 import type { DeliveryFacts } from "../core/operate.ts";
+import type { Run } from "../core/run.ts";
 import type { JsonText } from "../core/workflow.ts";
 
 /**
@@ -44,6 +48,16 @@ export interface PendingEvent {
   messageId: string;
   payload: JsonText;
   publishedAtMs: EpochMs;
+  /** Only where it was asked for: this one is not pending, or not any more. */
+  settled?: { status: Exclude<DeliveryStatus, "pending">; atMs?: EpochMs };
+}
+
+/** What an earlier attempt of a chain decided to change outside. */
+export interface Attempted extends StatedIntent {
+  mutation: Mutation;
+  run: Run;
+  /** A person allowed the call of that attempt. */
+  approved: boolean;
 }
 
 export interface Store extends AsyncDisposable {
@@ -76,15 +90,30 @@ export interface Store extends AsyncDisposable {
 
   delivery(id: DeliveryId): Promise<DeliveryFacts | undefined>;
 
-  /** Pending events of a consumer's topic, oldest first; with `messageIds` only those. */
+  /** Every delivery of the events that an input caused. */
+  caused(input: InputId): Promise<DeliveryFacts[]>;
+
+  /** The outside changes that earlier attempts of this run's chain decided on, oldest first; the last hundred attempts. */
+  attempted(run: RunId): Promise<Attempted[]>;
+
+  /**
+   * Pending events of a consumer's topic, oldest first; with `messageIds` only those, and with `settled` the newest
+   * delivery of each of them, whatever has become of it.
+   */
   pending(
     handler: HandlerId,
     topic: string,
-    options: { limit: number; messageIds?: readonly string[] },
+    options: { limit: number; messageIds?: readonly string[]; settled?: boolean },
   ): Promise<PendingEvent[]>;
 
-  /** What reserved deliveries hand on to the events that follow from them. */
-  causes(deliveries: readonly DeliveryId[]): Promise<{ hops: number; inputs: InputId[] }>;
+  /**
+   * What reserved deliveries hand on to the events that follow from them. With none, `hops` is the most among what was
+   * pending for `otherwise` up to that sequence.
+   */
+  causes(
+    deliveries: readonly DeliveryId[],
+    otherwise?: { handler: HandlerId; seq: number },
+  ): Promise<{ hops: number; inputs: InputId[] }>;
 
   version(workflow: WorkflowId, number: number): Promise<VersionRow | undefined>;
 

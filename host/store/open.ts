@@ -155,8 +155,14 @@ export class SqliteStore implements Store {
   async pending(handler: number, topic: string, options: Parameters<Store["pending"]>[2]) {
     return this.#read.pending(handler, topic, options);
   }
-  async causes(deliveries: readonly number[]) {
-    return this.#read.causes(deliveries);
+  async caused(input: number) {
+    return this.#read.caused(input);
+  }
+  async attempted(run: number) {
+    return this.#read.attempted(run);
+  }
+  async causes(deliveries: readonly number[], otherwise?: Parameters<Store["causes"]>[1]) {
+    return this.#read.causes(deliveries, otherwise);
   }
   async version(workflow: number, number: number) {
     return this.#read.version(workflow, number);

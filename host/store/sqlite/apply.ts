@@ -73,6 +73,7 @@ export class Applier {
     if (!this.#setRun(change, patch)) return { ok: false, because: "stale-run" }; // (Q1)
     const effects = new Map<Write, Effect>();
     this.#handlers.begin();
+    this.#events.begin();
     this.#ledger.begin(change.writes);
     for (const write of change.writes) this.#write(change, write, cursor, effects);
     const rescheduled = this.#handlers.end(change.atMs, cursor.seq); // (Q4)

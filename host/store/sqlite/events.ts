@@ -9,7 +9,7 @@ import {
   type ExistingEvent,
   type Publication,
 } from "../../core/event.ts";
-import type { DeliveryId, HandlerId, RunId } from "../../core/ids.ts";
+import type { DeliveryId, HandlerId, InputId, RunId } from "../../core/ids.ts";
 import type { Effect, Published } from "../../core/journal.ts";
 import type { Row } from "../rows.ts";
 import type { WorkflowCursor } from "./apply.ts";
@@ -35,11 +35,17 @@ export class Events {
   readonly #statements: Statements;
   readonly #handlers: Handlers;
   readonly #newId: () => number;
+  /** Inputs of this Change that were registered before: proposed id → the one that is there. */
+  readonly #known = new Map<InputId, InputId>();
 
   constructor(statements: Statements, handlers: Handlers, newId: () => number) {
     this.#statements = statements;
     this.#handlers = handlers;
     this.#newId = newId;
+  }
+
+  begin(): void {
+    if (this.#known.size > 0) this.#known.clear();
   }
 
   write(write: EventWrite, cursor: WorkflowCursor, atMs: number): Effect | undefined {
@@ -80,11 +86,29 @@ export class Events {
           published: this.#publish(write.publication, write.subscribers, write.run, cursor, atMs),
         };
       case "input":
-        sql(
-          "INSERT INTO inputs (id, workflow, source, type, key, title, run, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (workflow, source, type, key) DO NOTHING",
-        ).run(write.id, cursor.id, write.source, write.type, write.key, write.title, write.run ?? null, atMs);
+        this.#input(write, cursor, atMs);
         return undefined;
     }
+  }
+
+  #input(write: Extract<EventWrite, { do: "input" }>, cursor: WorkflowCursor, atMs: number): void {
+    // An update that changes nothing, so that the row that is there is returned.
+    const id = this.#statements
+      .sql(
+        "INSERT INTO inputs (id, workflow, source, type, key, title, run, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (workflow, source, type, key) DO UPDATE SET key = key RETURNING id",
+      )
+      .pluck()
+      .get([
+        write.id,
+        cursor.id,
+        write.source,
+        write.type,
+        write.key,
+        write.title,
+        write.run ?? null,
+        atMs,
+      ]) as number;
+    if (id !== write.id) this.#known.set(write.id, id);
   }
 
   #move(ids: readonly DeliveryId[], to: DeliveryStatus, run: RunId | undefined, atMs: number): void {
@@ -217,7 +241,9 @@ export class Events {
       this.#handlers.touch(handler);
     }
     for (const input of inputs)
-      this.#statements.sql("INSERT OR IGNORE INTO causes (event, input) VALUES (?, ?)").run(event, input);
+      this.#statements
+        .sql("INSERT OR IGNORE INTO causes (event, input) VALUES (?, ?)")
+        .run(event, this.#known.get(input) ?? input);
     return { event, topic, messageId, revision: 1, outcome: "created", created, late: [] };
   }
 

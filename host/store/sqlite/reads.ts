@@ -4,12 +4,19 @@ import type { VersionRow } from "../../core/change.ts";
 import type { Delivery } from "../../core/event.ts";
 import type { HandlerFacts, OpenRunFacts, RunFacts, WorkflowFacts } from "../../core/facts.ts";
 import type { DeliveryFacts } from "../../core/operate.ts";
+import type { Mutation } from "../../core/mutation.ts";
 import type { Run } from "../../core/run.ts";
 import type { Manifest } from "../../core/workflow.ts";
-import type { DueWorkflow, PendingEvent } from "../../ports/store.ts";
+import type { Attempted, DueWorkflow, PendingEvent, Store } from "../../ports/store.ts";
 import { fromRow, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
 import { newPendingAt } from "./handlers.ts";
 import { Statements } from "./statements.ts";
+
+const MOST_ATTEMPTS = 100;
+/** Beyond so many, the hops of the oldest speak for all. */
+const MOST_PENDING = 10_000;
+const PENDING_COLUMNS =
+  "d.id AS delivery, e.message_id AS messageId, e.payload_json AS payload, e.updated_at AS publishedAtMs";
 
 export class Reads {
   readonly #statements: Statements;
@@ -64,19 +71,17 @@ export class Reads {
       archived: row["archived"] === 1,
       mode: row["mode"] as WorkflowFacts["mode"],
       consumerStreak: row["consumer_streak"] as number,
+      ...(row["params_json"] === "{}" ? {} : { params: row["params_json"] as string }),
       handlers: this.#handlers(id, manifest),
       ...(openRun ? { openRun } : {}),
     };
   }
 
   run(id: number): RunFacts | undefined {
-    const row = this.#statements.sql("SELECT * FROM runs WHERE id = ?").get(id) as Row | undefined;
-    if (!row) return undefined;
-    const run = fromRow(row, RUN_COLUMNS);
+    const run = this.#run(id);
+    if (!run) return undefined;
     const workflow = this.workflow(run.workflow) as WorkflowFacts;
-    const mutation = this.#statements
-      .sql("SELECT * FROM mutations WHERE owner_run = ?+0 ORDER BY id DESC LIMIT 1")
-      .get(id) as Row | undefined;
+    const mutation = this.#mutation(id);
     return {
       workflow,
       handler: this.#pinned(workflow, run),
@@ -91,8 +96,21 @@ export class Reads {
         )
         .pluck()
         .all(id) as number[],
-      ...(mutation ? { mutation: fromRow(mutation, MUTATION_COLUMNS) } : {}),
+      ...(mutation ? { mutation } : {}),
     };
+  }
+
+  #run(id: number): Run | undefined {
+    const row = this.#statements.sql("SELECT * FROM runs WHERE id = ?").get(id) as Row | undefined;
+    return row && fromRow(row, RUN_COLUMNS);
+  }
+
+  /** The newest decision that the run owns. */
+  #mutation(owner: number): Mutation | undefined {
+    const row = this.#statements
+      .sql("SELECT * FROM mutations WHERE owner_run = ?+0 ORDER BY id DESC LIMIT 1")
+      .get(owner) as Row | undefined;
+    return row && fromRow(row, MUTATION_COLUMNS);
   }
 
   delivery(id: number): DeliveryFacts | undefined {
@@ -120,31 +138,79 @@ export class Reads {
     };
   }
 
-  pending(
-    handler: number,
-    topic: string,
-    { limit, messageIds }: { limit: number; messageIds?: readonly string[] },
-  ): PendingEvent[] {
-    const columns =
-      "d.id AS delivery, e.message_id AS messageId, e.payload_json AS payload, e.updated_at AS publishedAtMs";
+  caused(input: number): DeliveryFacts[] {
+    const ids = this.#statements
+      .sql(
+        "SELECT d.id FROM causes c JOIN deliveries d ON d.event = c.event WHERE c.input = ?+0 ORDER BY d.id",
+      )
+      .pluck()
+      .all(input) as number[];
+    return ids.flatMap((id) => this.delivery(id) ?? []);
+  }
+
+  attempted(id: number): Attempted[] {
+    const found: Attempted[] = [];
+    let before = this.#run(id)?.retryOf;
+    for (let n = 0; before !== undefined && n < MOST_ATTEMPTS; n++) {
+      const run = this.#run(before) as Run;
+      const mutation = this.#mutation(before);
+      if (mutation)
+        found.unshift({
+          mutation,
+          run,
+          reserved: this.#reservedOnce(before),
+          connection: mutation.connection,
+          tool: mutation.tool,
+          args: mutation.args,
+          approved:
+            this.#statements
+              .sql("SELECT 1 FROM journal WHERE run = ?+0 AND run IS NOT NULL AND verb = 'approve' LIMIT 1")
+              .get(mutation.originRun) !== undefined,
+        });
+      before = run.retryOf;
+    }
+    return found;
+  }
+
+  /** What a run had reserved; its deliveries may have gone to others since. */
+  #reservedOnce(run: number): number[] {
+    const rows = this.#statements
+      .sql("SELECT entries_json FROM journal WHERE run = ?+0 AND run IS NOT NULL ORDER BY first")
+      .pluck()
+      .all(run) as string[];
+    for (const row of rows)
+      for (const entry of JSON.parse(row) as { kind: string; ids?: number[] }[])
+        if (entry.kind === "deliveries.reserved") return entry.ids ?? [];
+    return [];
+  }
+
+  pending(handler: number, topic: string, options: Parameters<Store["pending"]>[2]): PendingEvent[] {
+    const { limit, messageIds, settled } = options;
     if (!messageIds)
       return this.#statements
         .sql(
-          `SELECT ${columns} FROM deliveries d JOIN events e ON e.id = d.event
+          `SELECT ${PENDING_COLUMNS} FROM deliveries d JOIN events e ON e.id = d.event
            WHERE d.handler = ?+0 AND d.status = 'pending' AND e.topic = ?||'' ORDER BY d.seq LIMIT ?+0`,
         )
         .all(handler, topic, limit) as PendingEvent[];
     const one = this.#statements.sql(
-      `SELECT ${columns} FROM events e JOIN deliveries d ON d.event = e.id
+      `SELECT ${PENDING_COLUMNS}, d.status, d.settled_at FROM events e JOIN deliveries d ON d.event = e.id
        WHERE e.workflow = (SELECT workflow FROM handlers WHERE id = @handler) AND e.topic = @topic AND e.message_id = @messageId
-         AND d.handler = @handler AND d.status = 'pending'`,
+         AND d.handler = @handler ${settled ? "" : "AND d.status = 'pending'"} ORDER BY d.id DESC LIMIT 1`,
     );
-    return messageIds
-      .slice(0, limit)
-      .flatMap((messageId) => one.all({ handler, topic, messageId }) as PendingEvent[]);
+    return messageIds.slice(0, limit).flatMap((messageId) => {
+      const row = one.get({ handler, topic, messageId }) as (PendingEvent & Row) | undefined;
+      if (!row) return [];
+      const { status, settled_at: atMs, ...event } = row;
+      if (status === "pending") return [event];
+      return [{ ...event, settled: { status, ...(atMs === null ? {} : { atMs }) } } as PendingEvent];
+    });
   }
 
-  causes(deliveries: readonly number[]): { hops: number; inputs: number[] } {
+  causes(
+    deliveries: readonly number[],
+    otherwise?: { handler: number; seq: number },
+  ): { hops: number; inputs: number[] } {
     const inputs = new Set<number>();
     let hops = 0;
     for (const id of deliveries) {
@@ -159,6 +225,14 @@ export class Reads {
         .all(row["id"] as number);
       for (const input of caused) inputs.add(input as number);
     }
+    if (deliveries.length === 0 && otherwise)
+      hops = this.#statements
+        .sql(
+          `SELECT coalesce(max(hops), 0) FROM (SELECT e.hops FROM deliveries d JOIN events e ON e.id = d.event
+           WHERE d.handler = ?+0 AND d.status = 'pending' AND d.seq <= ?+0 ORDER BY d.seq LIMIT ${MOST_PENDING})`,
+        )
+        .pluck()
+        .get(otherwise.handler, otherwise.seq) as number;
     return { hops, inputs: [...inputs] };
   }
 
