@@ -23,10 +23,13 @@ import { deployed, ledgerRow, MANIFEST, must, publish } from "../../test/support
 const AT_MS = Date.UTC(2026, 0, 2, 3, 4, 5);
 const CONSUMER_ONLY: Manifest = { ...MANIFEST, producers: {} };
 
+/** As much of a store as a run needs. */
+export type OneByOne = Pick<Store, "fence" | "newId" | "apply" | "workflow" | "pending">;
+
 /** Called with each Change just before it is applied. */
 export type Watch = (change: Change) => void;
 
-export async function oneRun(store: Store, workflow: number, watch?: Watch): Promise<void> {
+export async function oneRun(store: OneByOne, workflow: number, watch?: Watch): Promise<void> {
   const apply = async (change: Change, level: Level): Promise<void> => {
     watch?.(change);
     await must(store, change, level);
@@ -64,7 +67,7 @@ export async function oneRun(store: Store, workflow: number, watch?: Watch): Pro
 
 /** (J1): one read; what the Change itself says is not read again. */
 async function begin(
-  store: Store,
+  store: OneByOne,
   id: number,
   apply: (change: Change, level: Level) => Promise<void>,
 ): Promise<RunFacts> {
@@ -112,7 +115,12 @@ export class Ground implements Disposable {
 }
 
 /** Every workflow makes so many runs, one after another; all workflows at once. */
-export async function allRuns(store: Store, ground: Ground, runsEach: number, watch?: Watch): Promise<void> {
+export async function allRuns(
+  store: OneByOne,
+  ground: Ground,
+  runsEach: number,
+  watch?: Watch,
+): Promise<void> {
   const one = async (workflow: number): Promise<void> => {
     for (let n = 0; n < runsEach; n++) await oneRun(store, workflow, watch);
   };

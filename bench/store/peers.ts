@@ -1,13 +1,19 @@
 /**
- * Who we are measured against. The raw contenders replay what the store wrote, statement by statement with the same
- * parameters, onto a copy of the same database: nothing is decided, read, hashed or waited for.
+ * Who we are measured against.
  *
- * P1. Only statements that write are replayed: reads are our own affair.
+ * P1. The raw loop replays what the store wrote, statement by statement with the same parameters and the same groups,
+ *     onto a copy of the same database. Only writes: nothing is decided, read, hashed or waited for.
+ * P2. The naive way decides, reads and writes as we do, through the same code, but commits each transition by itself, at
+ *     FULL, before it goes on.
+ * P3. plainjob is left as it comes; only its log is silenced.
  */
 import { join } from "node:path";
 import { better, defineQueue, defineWorker } from "plainjob";
 import Sqlite, { type Database, type Statement } from "better-sqlite3";
-import { allRuns, type Ground } from "./job.ts";
+import type { Change } from "../../host/core/change.ts";
+import { Applier } from "../../host/store/sqlite/apply.ts";
+import { Reads } from "../../host/store/sqlite/reads.ts";
+import { allRuns, type Ground, type OneByOne } from "./job.ts";
 
 export interface Step {
   sql: string;
@@ -47,9 +53,9 @@ export async function record(ground: Ground, runsEach: number): Promise<Recordin
   return { transitions, runs: ground.workflows.length * runsEach };
 }
 
-/** `tight`: the recorded groups at NORMAL, no fsync at all. `naive`: each transition its own FULL transaction. */
-export function replay(ground: Ground, { transitions, runs }: Recording, how: "tight" | "naive"): number {
-  const db = openRaw(join(ground.copy(), "pawl.db"), how === "tight" ? "NORMAL" : "FULL");
+/** Runs per second without us (P1): NORMAL, no fsync at all. */
+export function replay(ground: Ground, { transitions, runs }: Recording): number {
+  const db = openRaw(join(ground.copy(), "pawl.db"), "NORMAL");
   const prepared = new Map<string, Statement>();
   const statementOf = (sql: string): Statement => {
     const known = prepared.get(sql) ?? db.prepare(sql);
@@ -58,7 +64,7 @@ export function replay(ground: Ground, { transitions, runs }: Recording, how: "t
   };
   const script = transitions.map(({ steps, endsGroup }) => ({
     steps: steps.map(({ sql, cells }) => ({ statement: statementOf(sql), cells })),
-    endsGroup: endsGroup || how === "naive",
+    endsGroup,
   }));
   const [begin, end] = [db.prepare("BEGIN IMMEDIATE"), db.prepare("COMMIT")];
   const startMs = performance.now();
@@ -73,6 +79,28 @@ export function replay(ground: Ground, { transitions, runs }: Recording, how: "t
   const tookMs = performance.now() - startMs;
   db.close();
   return (runs / tookMs) * 1000;
+}
+
+/** Runs per second the naive way (P2). */
+export async function naive(ground: Ground, runsEach: number): Promise<number> {
+  const db = openRaw(join(ground.copy(), "pawl.db"), "FULL");
+  const reads = new Reads(db);
+  let lastId = 1_000_000_000;
+  const newId = (): number => ++lastId;
+  const applier = new Applier(db, newId);
+  const transition = db.transaction((change: Change) => applier.apply(change));
+  const store: OneByOne = {
+    fence: { incarnation: 1, epoch: 1 },
+    newId,
+    apply: async (change) => transition.immediate(change),
+    workflow: async (id) => reads.workflow(id),
+    pending: async (handler, topic, options) => reads.pending(handler, topic, options),
+  };
+  const startMs = performance.now();
+  await allRuns(store, ground, runsEach);
+  const tookMs = performance.now() - startMs;
+  db.close();
+  return ((ground.workflows.length * runsEach) / tookMs) * 1000;
 }
 
 function openRaw(file: string, synchronous: "NORMAL" | "FULL"): Database {
@@ -91,13 +119,15 @@ function openRaw(file: string, synchronous: "NORMAL" | "FULL"): Database {
 
 const SILENT = { error() {}, warn() {}, info() {}, debug() {} };
 
-/** Jobs added one by one, then taken, done and marked by its worker: jobs per second over both. */
+/** Jobs added one by one, then taken, done and marked by its worker: jobs per second over both (P3). */
 export async function plainjob(
   folder: string,
   jobs: number,
+  synchronous?: "FULL",
 ): Promise<{ perSecond: number; setting: string }> {
   const db = new Sqlite(join(folder, "jobs.db"));
   const queue = defineQueue({ connection: better(db), logger: SILENT });
+  if (synchronous) db.pragma(`synchronous = ${synchronous}`);
   const setting = ["journal_mode", "synchronous"]
     .map((name) => `${name}=${String(db.pragma(name, { simple: true }))}`)
     .join(", ");

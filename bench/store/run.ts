@@ -9,13 +9,13 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { GroupOptions } from "../../host/store/group.ts";
 import { holds } from "../measure.ts";
 import { allRuns, Ground } from "./job.ts";
-import { plainjob, type Recording, record, replay } from "./peers.ts";
+import { naive, plainjob, record, replay } from "./peers.ts";
 import { claimsOf, type Findings, render, type Shot } from "./report.ts";
 
 const QUICK = process.argv.includes("--quick");
 const REPEATS = 3;
 const RUNS = QUICK
-  ? { alone: 60, each: 4, jobs: 400, naive: 20 }
+  ? { alone: 200, each: 6, jobs: 400, naive: 100 }
   : { alone: 1_500, each: 150, jobs: 10_000, naive: 500 };
 const RESULTS = join(import.meta.dirname, "RESULTS.md");
 
@@ -43,34 +43,24 @@ async function shoot(
   };
 }
 
-const first = (recording: Recording, transitions: number): Recording => ({
-  transitions: recording.transitions.slice(0, transitions),
-  runs: transitions / 5,
-});
-
 async function main(): Promise<number> {
   using one = await Ground.lay(1, RUNS.alone);
   using hundred = await Ground.lay(100, RUNS.each);
-  const [recordedOne, recordedHundred] = [await record(one, RUNS.alone), await record(hundred, RUNS.each)];
+  const recorded = await record(hundred, RUNS.each);
   const found: Findings = { repeats: [], quick: QUICK, runs: RUNS, plainjobSetting: "" };
-  for (let repeat = 0; repeat < REPEATS; repeat++) {
+  // The first round only warms up.
+  for (let repeat = 0; repeat <= REPEATS; repeat++) {
     const alone = await shoot(one, RUNS.alone);
+    const naiveAlone = await naive(one, RUNS.naive);
     const crowd = await shoot(hundred, RUNS.each);
-    const tight = replay(hundred, recordedHundred, "tight");
+    const tight = replay(hundred, recorded);
     const queue = await plainjob(hundred.copy(), RUNS.jobs);
-    const naiveAlone = replay(one, first(recordedOne, RUNS.naive * 5), "naive");
-    const naiveCrowd = replay(hundred, first(recordedHundred, RUNS.naive * 5), "naive");
+    const naiveCrowd = await naive(hundred, RUNS.naive / 100);
     const crowdOnSlowDisk = await shoot(hundred, Math.ceil(RUNS.each / 3), { sync: slowSync });
+    const { perSecond: plainjobFull } = await plainjob(hundred.copy(), RUNS.jobs / 10, "FULL");
     found.plainjobSetting = queue.setting;
-    found.repeats.push({
-      alone,
-      crowd,
-      crowdOnSlowDisk,
-      tight,
-      naiveAlone,
-      naiveCrowd,
-      plainjob: queue.perSecond,
-    });
+    const rates = { tight, naiveAlone, naiveCrowd, plainjob: queue.perSecond, plainjobFull };
+    if (repeat > 0) found.repeats.push({ alone, crowd, crowdOnSlowDisk, ...rates });
   }
   const claims = claimsOf(found);
   const text = render(found, claims);

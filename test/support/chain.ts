@@ -29,7 +29,11 @@ export const MANIFEST: Manifest = {
   consumers: { book: { subscribes: ["order"], publishes: ["booked"], hasMutate: true, hasNext: true } },
 };
 
-export async function must(store: Store, change: Change, level: Level = "applied"): Promise<Applied> {
+export async function must(
+  store: Pick<Store, "apply" | "fence">,
+  change: Change,
+  level: Level = "applied",
+): Promise<Applied> {
   const result = await store.apply(change, { level, fence: store.fence });
   if (!result.ok) throw new Error(`${change.verb} was refused: ${result.because}`);
   return result;
@@ -126,7 +130,7 @@ export function next(facts: RunFacts, change: Change): RunFacts {
   return { ...facts, run: after(facts.run, change) };
 }
 
-export const ledgerRow = (store: Store, facts: RunFacts, nowMs: number): Mutation => ({
+export const ledgerRow = (store: Pick<Store, "newId">, facts: RunFacts, nowMs: number): Mutation => ({
   id: store.newId(),
   originRun: facts.run.id,
   ownerRun: facts.run.id,
