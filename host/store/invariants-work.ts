@@ -143,6 +143,15 @@ export const WORK_LAWS: readonly Law[] = [
   },
   {
     invariant: 27,
+    says: "a run and what is asked about it have the namespace of their workflow",
+    table: "workflows",
+    broken: `SELECT w.id, 'run ' || r.id AS what FROM workflows w JOIN runs r ON r.workflow = w.id
+        WHERE w.id = @workflow AND r.namespace <> w.namespace
+      UNION ALL SELECT w.id, 'inbox ' || i.id FROM workflows w JOIN inbox i ON i.workflow = w.id AND i.closed_at IS NULL
+        WHERE w.id = @workflow AND i.namespace <> w.namespace`,
+  },
+  {
+    invariant: 27,
     says: "a workflow is bound and granted only connections of its namespace",
     table: "connections",
     broken: `SELECT c.id, b.alias AS what FROM workflows w JOIN bindings b ON b.workflow = w.id

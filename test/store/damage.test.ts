@@ -264,6 +264,12 @@ const DAMAGES: readonly Damage[] = [
     27,
     "UPDATE workflows SET namespace = (SELECT max(id) FROM namespaces) WHERE id = (SELECT min(id) FROM workflows)",
   ],
+  [
+    "a run moves to another namespace",
+    "doctor",
+    27,
+    `UPDATE runs SET namespace = (SELECT max(id) FROM namespaces) WHERE id = (SELECT min(id) FROM runs)`,
+  ],
   ["a handler vanishes", "doctor", 30, "DELETE FROM handlers WHERE id = (SELECT min(handler) FROM runs)"],
   [
     "a handler that never ran vanishes",

@@ -1,10 +1,11 @@
 /**
  * Random sequences of commands, played until one is caught; shortened and told as a trace. Also a program of its own:
- * `node model-run.ts <sequences> <seed>` prints one line of JSON, which is how planted bugs are tried.
+ * `node model-run.ts <sequences> <seed> [first]` prints one line of JSON, which is how planted bugs are tried; with
+ * `first` the first sequence that is caught is told as it is.
  */
 import fc from "fast-check";
 import { openStore, type SqliteStore } from "../../host/store/open.ts";
-import { Caught, type Command, Model, type Op, OPS } from "./model.ts";
+import { type Caught, type Command, Model, type Op, OPS } from "./model.ts";
 
 const MOST_COMMANDS = 80;
 
@@ -28,7 +29,7 @@ export interface Outcome {
 }
 
 /** One store for many sequences, each in its own workflow and namespace. */
-export async function runModel(sequences: number, seed: number): Promise<Outcome> {
+export async function runModel(sequences: number, seed: number, shorten = true): Promise<Outcome> {
   let store: SqliteStore | undefined;
   let commands = 0;
   const seen = new Map<string, number>();
@@ -50,13 +51,13 @@ export async function runModel(sequences: number, seed: number): Promise<Outcome
       }
     },
   );
-  const { failed } = await fc.check(property, { seed, numRuns: sequences, maxSkipsPerRun: 0 });
+  const { failed } = await fc.check(property, { seed, numRuns: sequences, endOnFailure: !shorten });
   if (store) await store[Symbol.asyncDispose]();
   return { sequences, commands, seen, ...(failed && caught ? { caught } : {}) };
 }
 
 if (process.argv[1] === import.meta.filename) {
-  const [, , sequences, seed] = process.argv;
-  const { caught, commands } = await runModel(Number(sequences), Number(seed));
+  const [, , sequences, seed, first] = process.argv;
+  const { caught, commands } = await runModel(Number(sequences), Number(seed), first === undefined);
   process.stdout.write(`${JSON.stringify({ commands, by: caught?.by, message: caught?.message })}\n`);
 }

@@ -61,7 +61,7 @@ export const OPS = {
   fail: 4,
   publish: 4,
   time: 4,
-  check: 3,
+  check: 4,
   decide: 7,
   deploy: 2,
   crash: 2,
@@ -129,6 +129,30 @@ function manifestOf({ producers, consumers }: OracleVersion): Manifest {
   };
 }
 
+const of = (op: Op, a: number, b = 0): Command => ({ op, a, b });
+/** A run of `book` that reserves one delivery and states its intent. */
+const INTENT = [of("tick", 0), of("work", 0), of("work", 1)];
+/** A consumer that looks and finds nothing to do. */
+const IDLE = [of("tick", 0), of("work", 2), of("work", 1), of("work", 0)];
+
+/** Where a sequence begins, so that what lies deep is reached often. */
+const PROLOGUES: readonly (readonly Command[])[] = [
+  [],
+  [...INTENT, of("work", 1)],
+  [...INTENT, of("work", 1), of("work", 0, 1)],
+  [...INTENT, of("work", 0)],
+  [...IDLE, ...IDLE, of("tick", 0), of("work", 0), of("time", 4), of("tick", 0)],
+  [
+    of("tick", 0),
+    of("work", 0),
+    of("crash", 1),
+    of("tick", 0),
+    of("crash", 1),
+    of("tick", 0),
+    of("crash", 1),
+  ],
+];
+
 const CLASSES = ["transient", "logic", "auth", "permission", "precondition", "internal"] as const;
 const TIMES = [1_000, 6_000, 31_000, 61_000, 200_000] as const;
 const pick = <T>(list: readonly T[], n: number): T => list[n % list.length] as T;
@@ -158,7 +182,7 @@ export class Model {
       await this.#deploy(commands[0]?.a ?? 0, 0);
       for (const topic of [0, 1, 2]) await this.#publish(topic, topic);
       this.#compare();
-      for (const command of commands) {
+      for (const command of [...pick(PROLOGUES, commands[0]?.b ?? 0), ...commands]) {
         const said = await this.#do(command);
         if (said === undefined) continue;
         this.trace.push(`${this.oracle.now - AT_START_MS}: ${said}`);
@@ -313,7 +337,7 @@ export class Model {
     this.oracle.deploy(version, orphans);
     return this.#saw(
       "deploy",
-      `deploy version ${number}: ${Object.keys(version.producers)} | ${consumers}, orphans ${JSON.stringify(orphans)}`,
+      `deploy version ${number}: ${Object.keys(version.producers).join()} | ${consumers.join()}, orphans ${JSON.stringify(orphans)}`,
     );
   }
 
@@ -385,7 +409,7 @@ export class Model {
     this.oracle.prepared(run, json, chosen, wake === null ? null : this.#now + wake);
     return this.#saw(
       "prepared",
-      `prepared ${chosen.map((one) => one.n)}${wake === null ? "" : `, wake in ${wake}`}`,
+      `prepared ${chosen.map((one) => one.n).join()}${wake === null ? "" : `, wake in ${wake}`}`,
     );
   }
   async #mutate(run: OracleRun, a: number): Promise<string> {
@@ -460,7 +484,7 @@ export class Model {
     this.oracle.commit(run, publishing, state);
     return this.#saw(
       "commit",
-      `commit run ${run.n}, publish ${publishing.map((one) => `${one.topic}/${one.id}=${one.payload}`)}, state ${state}`,
+      `commit run ${run.n}, publish ${publishing.map((one) => `${one.topic}/${one.id}=${one.payload}`).join()}, state ${state}`,
     );
   }
   #publication({ topic, id, payload }: Publishing, { handlers }: WorkflowFacts) {

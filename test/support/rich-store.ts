@@ -23,7 +23,10 @@ const STORIES: readonly (readonly Command[])[] = [
   [
     of("publish", 0, 3),
     ...WHOLE,
-    ...[TICK, RESERVE, INTENT, SEND, APPLIED, ON, of("crash", 1), TICK, COMMIT],
+    ...WHOLE.slice(0, -1),
+    of("crash", 1),
+    TICK,
+    COMMIT,
     ...NOTHING,
     ...NOTHING,
     ...PRODUCE,
