@@ -35,7 +35,7 @@ const ZONES: readonly Zone[] = [
     true,
   ),
   zone("connectors", folder("host/connectors/"), ["core", "cron", "ports"], ["zod"], true),
-  zone("system", folder("host/system/"), ["core", "cron", "ports"], [], true),
+  zone("system", folder("host/system/"), ["core", "cron", "ports"], ["pino"], true),
   zone("contract", exactly("host/api/contract.ts"), ["core", "cron", "ports"], ["zod"], false),
   zone("api", folder("host/api/"), ["core", "cron", "ports", "engine", "contract"], ["zod"], true),
   // cli → host.ts stands until the command line talks to a running host through the API.

@@ -1,0 +1,114 @@
+/**
+ * What a host is told: flags, then the environment, then a file, then defaults (09). Decides nothing else; a value that
+ * cannot be used is refused with its name and where it came from.
+ *
+ * N1. Flag over environment over file over default, field by field.
+ * N2. An unknown field of the file and an unknown `PAWL_*` variable are refused: a typo must not become a default.
+ */
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { z } from "zod";
+import { nearestName } from "./core/nearest.ts";
+
+const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
+
+const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+
+const shape = z.strictObject({
+  data: z.string().min(1).default("./pawl-data"),
+  scripts: z.string().min(1).optional(),
+  slots: whole(1, 1_000).default(16),
+  minIntervalMs: whole(1, 86_400_000).default(30_000),
+  logLevel: z.enum(LOG_LEVELS).default("info"),
+  durability: z.enum(["barrier", "full"]).default("barrier"),
+  /** Tests only: where to die, `after:sending:3`. */
+  failpoint: z.string().optional(),
+  /** Tests only: a server on this machine that stands for the outside world. */
+  testWorld: z.url().optional(),
+});
+
+export type Config = z.output<typeof shape>;
+export type ConfigFields = z.input<typeof shape>;
+
+const FIELDS = Object.keys(shape.shape) as (keyof Config)[];
+const FILES = ["pawl.config.ts", "pawl.config.js", "pawl.config.json"];
+/** Read elsewhere, by the project's own tests. */
+const OTHER_VARIABLES = /^PAWL_(PROOF|GOLDEN|TEST_.*)$/;
+
+export class ConfigProblem extends Error {
+  override readonly name = "ConfigProblem";
+}
+
+/** `minIntervalMs` → `PAWL_MIN_INTERVAL_MS` */
+const variableOf = (field: string): string => `PAWL_${field.replace(/[A-Z]/g, "_$&").toUpperCase()}`;
+
+export async function loadConfig(given: {
+  flags: { [Field in keyof ConfigFields]?: ConfigFields[Field] | undefined };
+  env: Record<string, string | undefined>;
+  cwd: string;
+  file?: string | undefined;
+}): Promise<Config> {
+  const file = await fromFile(given.cwd, given.file);
+  const values: Record<string, unknown> = {};
+  const origins: Record<string, string> = {};
+  const take = (layer: Record<string, unknown>, origin: (field: string) => string) => {
+    for (const [field, value] of Object.entries(layer)) {
+      if (value === undefined) continue;
+      values[field] = value;
+      origins[field] = origin(field);
+    }
+  };
+  take(file.values, () => file.name); // (N1)
+  take(fromEnvironment(given.env), variableOf);
+  take(given.flags, (field) => `--${field.replace(/[A-Z]/g, (capital) => `-${capital.toLowerCase()}`)}`);
+  const read = shape.safeParse(values);
+  if (read.success) return read.data;
+  throw new ConfigProblem(read.error.issues.map((issue) => wordsFor(issue, origins, file.name)).join("; "));
+}
+
+function fromEnvironment(env: Record<string, string | undefined>): Record<string, string> {
+  const known = new Map(FIELDS.map((field) => [variableOf(field), field]));
+  const values: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) {
+    if (!name.startsWith("PAWL_") || value === undefined) continue;
+    const field = known.get(name);
+    if (field) values[field] = value;
+    else if (!OTHER_VARIABLES.test(name))
+      throw new ConfigProblem(
+        `the environment variable ${name} means nothing${didYouMean(name, [...known.keys()])}`,
+      ); // (N2)
+  }
+  return values;
+}
+
+async function fromFile(
+  cwd: string,
+  named: string | undefined,
+): Promise<{ name: string; values: Record<string, unknown> }> {
+  const name = named ?? FILES.find((one) => existsSync(resolve(cwd, one)));
+  if (name === undefined) return { name: "", values: {} };
+  const path = resolve(cwd, name);
+  if (!existsSync(path)) throw new ConfigProblem(`there is no file ${name}`);
+  try {
+    const options = path.endsWith(".json") ? { with: { type: "json" } } : {};
+    const loaded = (await import(pathToFileURL(path).href, options)) as { default?: unknown };
+    if (typeof loaded.default === "object" && loaded.default !== null)
+      return { name, values: { ...loaded.default } };
+  } catch (error) {
+    throw new ConfigProblem(`${name} cannot be read: ${(error as Error).message}`);
+  }
+  throw new ConfigProblem(`${name} has no default export of an object`);
+}
+
+function wordsFor(issue: z.core.$ZodIssue, origins: Record<string, string>, file: string): string {
+  if (issue.code === "unrecognized_keys")
+    return issue.keys.map((key) => `${file}: ${key} means nothing${didYouMean(key, FIELDS)}`).join("; "); // (N2)
+  const field = String(issue.path[0]);
+  return `${origins[field] ?? field}: ${issue.message}`;
+}
+
+function didYouMean(name: string, known: readonly string[]): string {
+  const close = nearestName(name, known);
+  return close === undefined ? "" : `; did you mean ${close}?`;
+}
