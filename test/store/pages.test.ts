@@ -4,7 +4,7 @@ import type { RunFacts, WorkflowFacts } from "../../host/core/facts.ts";
 import type { Page, PageRequest } from "../../host/ports/records.ts";
 import { openStore, type SqliteStore } from "../../host/store/open.ts";
 import { Pages } from "../../host/store/sqlite/pages.ts";
-import { slowSteps, statementsOf } from "../support/plans.ts";
+import { indexesOf, slowSteps, statementsOf } from "../support/plans.ts";
 import { deployed, handlerOf, must, publish, wholeRun } from "../support/chain.ts";
 
 let store: SqliteStore;
@@ -320,6 +320,7 @@ test("the test of plans sees a scan, by the table's own name or another, and a s
     "SELECT * FROM runs WHERE phase = @phase",
     "SELECT 1 FROM deliveries d JOIN events e ON e.id = d.event",
     "SELECT * FROM runs WHERE workflow = 1 ORDER BY created_at",
+    "SELECT * FROM runs WHERE phase = @phase AND id < @before ORDER BY id DESC",
   ])
     expect(slowSteps(store.db, text)).not.toEqual([]);
 });
@@ -366,6 +367,20 @@ test("every statement of every page runs by an index and sorts nothing", async (
   });
   expect(texts.length).toBeGreaterThan(30);
   expect(texts.flatMap((text) => slowSteps(store.db, text).map((step) => `${step}: ${text}`))).toEqual([]);
+});
+
+test("a list of runs comes from the narrowest index, whatever else is asked", async () => {
+  const indexOf = async (filter: Parameters<Pages["runs"]>[1]): Promise<string[]> => {
+    const texts = await statementsOf(store.db, () => pages.runs(namespace, filter, {}));
+    return [...new Set(texts.flatMap((text) => indexesOf(store.db, text)))].filter((one) =>
+      one.startsWith("runs"),
+    );
+  };
+  expect(await indexOf({})).toEqual(["runs_namespace"]);
+  expect(await indexOf({ workflow, phase: "committed", sinceMs: 1 })).toEqual(["runs_page"]);
+  expect(await indexOf({ workflow, status: "failed:logic" })).toEqual(["runs_page"]);
+  expect(await indexOf({ workflow, open: true })).toEqual(["runs_open"]);
+  expect(await indexOf({ status: "failed:logic" })).toEqual(["runs_stopped"]);
 });
 
 /** Many runs of one workflow without the work: copies of one, older than any filter asks for. */

@@ -60,8 +60,8 @@ const at = (ids: readonly number[], n: number): number => ids[n % ids.length] as
 
 const consumerOf = (workflow: WorkflowFacts | undefined): number => workflow?.handlers[0]?.id as number;
 
-/** What is measured, and the limit of its 99th percentile in milliseconds. */
-const ACTS: { name: string; act: (n: number) => Promise<unknown> }[] = [
+/** What is measured, and the limit of its 99th percentile in milliseconds: ten, or more for fifty rows from all over. */
+const ACTS: { name: string; limitMs?: number; act: (n: number) => Promise<unknown> }[] = [
   {
     name: "choosing what is due",
     act: async (n) => {
@@ -90,18 +90,32 @@ const ACTS: { name: string; act: (n: number) => Promise<unknown> }[] = [
   },
   {
     name: "list of runs",
+    limitMs: 50,
     act: (n) => pages.runs(namespace, n % 2 ? {} : { workflow: at(workflows, n) }, {}),
   },
-  { name: "list of runs that stopped", act: () => pages.runs(namespace, { status: "failed:logic" }, {}) },
+  {
+    name: "list of runs that stopped",
+    limitMs: 50,
+    act: () => pages.runs(namespace, { status: "failed:logic" }, {}),
+  },
   {
     name: "inbox",
     act: async () => expect((await pages.inbox(namespace, {}, {})).items.length).toBeGreaterThan(9),
   },
   { name: "inbox count", act: () => pages.inboxCount(namespace) },
-  { name: "list of workflows", act: () => pages.workflows(namespace, { archived: false, sinceMs: 0 }, {}) },
-  { name: "events of a topic", act: (n) => pages.events(namespace, at(workflows, n), "order", {}, {}) },
+  {
+    name: "list of workflows",
+    limitMs: 50,
+    act: () => pages.workflows(namespace, { archived: false, sinceMs: 0 }, {}),
+  },
+  {
+    name: "events of a topic",
+    limitMs: 50,
+    act: (n) => pages.events(namespace, at(workflows, n), "order", {}, {}),
+  },
   {
     name: "pending events of a topic",
+    limitMs: 50,
     act: (n) => pages.events(namespace, at(workflows, n), "order", { status: "pending" }, {}),
   },
 ];
@@ -115,8 +129,8 @@ describe(`with ${(SCALE.workflows * SCALE.events).toLocaleString("en")} events`,
       expect(inspect(store.db, { workflow, quick: true })).toEqual([]);
   });
 
-  for (const { name, act } of ACTS)
-    test(`${name}: at most ${10 * MARGIN} ms at the 99th percentile, by index`, async () => {
+  for (const { name, act, limitMs = 10 } of ACTS)
+    test(`${name}: at most ${limitMs * MARGIN} ms at the 99th percentile, by index`, async () => {
       const texts = await statementsOf(store.db, () => act(0));
       expect(texts.flatMap((text) => slowSteps(store.db, text).map((step) => `${step}: ${text}`))).toEqual(
         [],
@@ -129,8 +143,8 @@ describe(`with ${(SCALE.workflows * SCALE.events).toLocaleString("en")} events`,
       }
       tookMs.sort((a, b) => a - b);
       const p99Ms = tookMs[Math.ceil(SAMPLES * 0.99) - 1] as number;
-      note({ what: name, p50Ms: tookMs[SAMPLES >> 1] as number, p99Ms, limitMs: 10 });
-      expect(p99Ms).toBeLessThanOrEqual(10 * MARGIN);
+      note({ what: name, p50Ms: tookMs[SAMPLES >> 1] as number, p99Ms, limitMs });
+      expect(p99Ms).toBeLessThanOrEqual(limitMs * MARGIN);
     });
 
   test(`the scan after a restart: at most ${100 * MARGIN} ms warm, by index`, async () => {

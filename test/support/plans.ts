@@ -26,12 +26,18 @@ export async function statementsOf(db: Database, work: () => Promise<unknown>): 
 export function slowSteps(db: Database, text: string): string[] {
   const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").pluck().all() as string[];
   return planOf(db, text).filter((step) => {
+    // From one id on through the whole table is a scan by another name.
+    if (/USING INTEGER PRIMARY KEY \(rowid[<>]/.test(step)) return true;
     if (step.includes("TEMP B-TREE")) return !/\bFROM handlers( h)? WHERE/.test(text);
     const scanned = /^SCAN ([\w-]+)/.exec(step)?.[1];
     if (scanned === undefined) return false;
     const named = Array.from(text.matchAll(new RegExp(`(\\w+) ${scanned}\\b`, "g")), ([, name]) => name);
     return [scanned, ...named].some((name) => name !== undefined && tables.includes(name));
   });
+}
+
+export function indexesOf(db: Database, text: string): string[] {
+  return planOf(db, text).flatMap((step) => / INDEX (\w+)/.exec(step)?.[1] ?? []);
 }
 
 function planOf(db: Database, text: string): string[] {

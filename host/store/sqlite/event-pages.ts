@@ -79,7 +79,8 @@ export class EventPages {
       `SELECT id FROM (${OF_TOPIC} LIMIT ${SCANNED}) c WHERE ${WITH_DELIVERY} LIMIT @limit+0`,
       cells,
     );
-    const [stoppedAt] = this.#ids(`${OF_TOPIC} LIMIT 1 OFFSET ${SCANNED - 1}`, cells);
+    const stoppedAt = (): number | undefined =>
+      this.#ids(`${OF_TOPIC} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
     return pageUpTo("events", this.#pageOf("events", ids, limit), stoppedAt);
   }
 
@@ -116,7 +117,7 @@ export class EventPages {
       .sort((a, b) => (b["page_seq"] as number) - (a["page_seq"] as number));
     const event = this.#statements.sql("SELECT * FROM events WHERE id = ?");
     const itemOf = (row: Row): EventRecord => this.#eventOf(event.get(row["id"] as number) as Row);
-    return pageUpTo(status, pageOf(status, found, limit, "page_seq", itemOf), stoppedAt);
+    return pageUpTo(status, pageOf(status, found, limit, "page_seq", itemOf), () => stoppedAt);
   }
 
   #consumers(workflow: number): number[] {

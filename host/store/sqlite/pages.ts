@@ -98,8 +98,8 @@ export class Pages implements Records {
       cells,
     );
     const found = pageOf("workflows", rows, limit, "name", (row) => this.#workflowOf(row, sinceMs));
-    const stopped = this.#all(`${WORKFLOWS} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
-    return pageUpTo("workflows", found, stopped?.["name"]);
+    const stopped = (): Row | undefined => this.#all(`${WORKFLOWS} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
+    return pageUpTo("workflows", found, () => stopped()?.["name"]);
   }
 
   async workflow(
@@ -196,8 +196,8 @@ export class Pages implements Records {
       ...given<"detail", string>("detail", row["detail_json"]),
       sinceMs: row["opened_at"] as number,
     }));
-    const stopped = this.#all(`${OPEN_INBOX} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
-    return pageUpTo("inbox", found, stopped?.["id"]);
+    const stopped = (): Row | undefined => this.#all(`${OPEN_INBOX} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
+    return pageUpTo("inbox", found, () => stopped()?.["id"]);
   }
 
   async inboxCount(namespace: number): Promise<number> {

@@ -52,11 +52,15 @@ export function pageOf<Item>(
   return { items: shown.map(itemOf), ...more };
 }
 
-/** A filtered page that ended because enough was looked at: it goes on after `stoppedAt`, if there is such a row. */
-export function pageUpTo<Item>(kind: string, page: Page<Item>, stoppedAt: Cell | undefined): Page<Item> {
-  return page.nextCursor !== undefined || stoppedAt === undefined
-    ? page
-    : { ...page, nextCursor: encode(kind, stoppedAt) };
+/** A filtered page that ended because enough was looked at goes on after where that was, if there is such a row. */
+export function pageUpTo<Item>(
+  kind: string,
+  page: Page<Item>,
+  stoppedAt: () => Cell | undefined,
+): Page<Item> {
+  if (page.nextCursor !== undefined) return page;
+  const key = stoppedAt();
+  return key === undefined ? page : { ...page, nextCursor: encode(kind, key) };
 }
 
 /** Absent when NULL. */

@@ -22,11 +22,14 @@ const NEWEST = Number.MAX_SAFE_INTEGER;
 const NAMED =
   "SELECT r.*, w.name AS workflow_name, h.name AS handler_name FROM runs r JOIN workflows w ON w.id = r.workflow JOIN handlers h ON h.id = r.handler";
 
-/** Where candidates come from: the narrowest index that holds them in the order of their ids. */
+/**
+ * Where candidates come from: the narrowest index that holds them in the order of their ids. A condition that must not
+ * choose the index has a plus before its column.
+ */
 function sourceOf({ workflow, status, open }: RunFilter): string {
   if (workflow !== undefined && (open === true || status === "active"))
     return "runs WHERE workflow = @workflow+0 AND open = 1";
-  if (workflow !== undefined) return "runs WHERE workflow = @workflow+0 AND namespace = +@namespace";
+  if (workflow !== undefined) return "runs WHERE workflow = @workflow+0 AND +namespace = @namespace";
   if (status !== undefined && status !== "active" && status !== "committed")
     return "runs WHERE namespace = @namespace+0 AND status NOT IN ('active', 'committed')";
   return "runs WHERE namespace = @namespace+0";
@@ -81,9 +84,8 @@ export class RunPages {
     if (given.length === 0) return found;
     const stoppedAt = this.#statements
       .sql(`SELECT id FROM ${candidates} LIMIT 1 OFFSET ${SCANNED - 1}`)
-      .pluck()
-      .get(cells) as number | undefined;
-    return pageUpTo("runs", found, stoppedAt);
+      .pluck();
+    return pageUpTo("runs", found, () => stoppedAt.get(cells) as number | undefined);
   }
 
   one(namespace: number, id: number): RunDetail | undefined {
