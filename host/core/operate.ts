@@ -81,6 +81,8 @@ export interface DeliveryFacts {
   workflow: WorkflowFacts;
   handler: HandlerFacts;
   holder?: RunFacts;
+  /** Retention has emptied the payload: there is nothing left to run on. */
+  payloadGone?: true;
 }
 
 export function skipDelivery(facts: DeliveryFacts, operator: Operator): Change | Refused {
@@ -207,6 +209,8 @@ export function renewDelivery(
       ? delivery.status === "dead" || delivery.status === "skipped"
       : delivery.status === "consumed";
   if (!fits) return { refused: `the delivery is ${delivery.status}`, code: "wrong_state" };
+  if (facts.payloadGone)
+    return { refused: "its payload is no longer kept: publish the event again", code: "wrong_state" };
   if (how === "requeue" && facts.lastRow === "unknown" && priorOutcome !== "not-applied")
     return { refused: "its outside change may have happened: say that it did not", code: "unknown_outcome" };
   const change = operation(

@@ -33,6 +33,27 @@ export const nothingYet = (): Rebuilt => ({
   problems: [],
 });
 
+/** What a pruned journal leaves of the past: the state of everything that is still in the tables. */
+export function digestOf({ runs, deliveries, mutations, pending }: Rebuilt): string {
+  return JSON.stringify({
+    runs: [...runs],
+    deliveries: [...deliveries],
+    mutations: [...mutations],
+    pending: [...pending],
+  });
+}
+
+export function fromDigest(text: string): Rebuilt {
+  const { runs, deliveries, mutations, pending } = JSON.parse(text) as Record<keyof Rebuilt, never>;
+  return {
+    runs: new Map(runs),
+    deliveries: new Map(deliveries),
+    mutations: new Map(mutations),
+    pending: new Map(pending),
+    problems: [],
+  };
+}
+
 export function rebuild(entries: Iterable<Entry>, from: Rebuilt = nothingYet()): Rebuilt {
   for (const entry of entries) replay(from, entry);
   return from;
@@ -91,7 +112,9 @@ function replay(state: Rebuilt, entry: Entry): void {
     case "version.created":
     case "version.activated":
     case "workflow.set":
+      return;
     case "journal.pruned":
+      Object.assign(state, fromDigest(entry.digest), { problems: state.problems });
   }
 }
 

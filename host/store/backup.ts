@@ -16,6 +16,7 @@ import {
   readdirSync,
   renameSync,
   rmSync,
+  statSync,
 } from "node:fs";
 import { once } from "node:events";
 import { dirname, join } from "node:path";
@@ -42,19 +43,19 @@ export async function backup(
   if (existsSync(toFile)) throw new PawlError("backup-target-taken", `${toFile} exists`);
   await store.flush(); // (P1)
   const partial = `${toFile}.partial`;
-  mkdirSync(dirname(toFile), { recursive: true });
-  rmSync(partial, { force: true });
-  const worker = new Worker(fileURLToPath(new URL("backup-worker.ts", import.meta.url)), {
-    workerData: { from: store.db.name, to: partial, atMs: nowMs },
-  });
   try {
+    mkdirSync(dirname(toFile), { recursive: true });
+    rmSync(partial, { force: true });
+    const worker = new Worker(fileURLToPath(new URL("backup-worker.ts", import.meta.url)), {
+      workerData: { from: store.db.name, to: partial, atMs: nowMs },
+    });
     await once(worker, "exit");
     synced(partial);
     if (existsSync(toFile)) throw new PawlError("backup-target-taken", `${toFile} exists`);
     renameSync(partial, toFile); // (P1)
     synced(dirname(toFile));
   } catch (cause) {
-    rmSync(partial, { force: true });
+    if (statSync(partial, { throwIfNoEntry: false })?.isFile()) rmSync(partial);
     if (cause instanceof PawlError) throw cause;
     throw new PawlError("backup-failed", `${toFile}: ${(cause as Error).message}`, { cause });
   }

@@ -67,7 +67,7 @@ function verifyWorkflow(read: Statements, workflow: number, audited: number): Fi
 type Say = (message: string, table: string, id: number, invariant?: number) => void;
 
 function replay(read: Statements, workflow: number, say: Say): { rebuilt: Rebuilt; told: Told } {
-  let rebuilt = nothingYet();
+  const rebuilt = nothingYet();
   const told: Told = {
     pruned: false,
     states: new Map(),
@@ -90,10 +90,7 @@ function replay(read: Statements, workflow: number, say: Say): { rebuilt: Rebuil
       say(`entries ${next} to ${first - 1} are missing`, "journal", first);
     next = first + (row["count"] as number);
     for (const entry of entries ?? []) {
-      if (entry.kind === "journal.pruned") {
-        rebuilt = fromDigest(entry.digest);
-        told.pruned = true; // (Y2)
-      }
+      if (entry.kind === "journal.pruned") told.pruned = true; // (Y2)
       listen(told, entry);
     }
     rebuild(entries ?? [], rebuilt);
@@ -126,18 +123,6 @@ function listen(told: Told, entry: Entry): void {
 
 const slotText = (to: number, count: number, fate: string, run: number | null): string =>
   `to ${to}, ${count} ${fate}${run === null ? "" : ` by ${run}`}`;
-
-/** The state that a pruning left behind, as lists of what `Rebuilt` holds. */
-function fromDigest(text: string): Rebuilt {
-  const { runs, deliveries, mutations, pending } = JSON.parse(text) as Record<keyof Rebuilt, never>;
-  return {
-    ...nothingYet(),
-    runs: new Map(runs),
-    deliveries: new Map(deliveries),
-    mutations: new Map(mutations),
-    pending: new Map(pending),
-  };
-}
 
 function compareRuns(read: Statements, workflow: number, { runs, pending }: Rebuilt, say: Say): void {
   const left = new Set(runs.keys());

@@ -342,6 +342,7 @@ CREATE TABLE blobs (
   body_json TEXT NOT NULL,
   used_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX blobs_used ON blobs (used_at);
 
 CREATE TABLE logs (
   id INTEGER PRIMARY KEY,

@@ -97,7 +97,7 @@ describe("backup", () => {
     await expect(backup(store, taken, 1)).rejects.toMatchObject({ code: "backup-target-taken" });
     expect(readFileSync(taken, "utf8")).toBe("mine");
     mkdirSync(join(into, "x.partial", "in the way"), { recursive: true });
-    await expect(backup(store, join(into, "x"), 1)).rejects.toThrow();
+    await expect(backup(store, join(into, "x"), 1)).rejects.toMatchObject({ code: "backup-failed" });
     expect(readdirSync(into).toSorted()).toEqual(["taken", "x.partial"]);
     await must(store, {
       verb: "still-works",
