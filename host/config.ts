@@ -10,6 +10,8 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
 import { nearestName } from "./core/nearest.ts";
+import type { PolicyRule } from "./core/policy-resolve.ts";
+import { parsePolicySet } from "./core/policy-rules.ts";
 
 const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
 
@@ -22,13 +24,15 @@ const shape = z.strictObject({
   minIntervalMs: whole(1, 86_400_000).default(30_000),
   logLevel: z.enum(LOG_LEVELS).default("info"),
   durability: z.enum(["barrier", "full"]).default("barrier"),
+  /** The host's own rules, of lowest rank. From the file only. */
+  policies: z.array(z.unknown()).default([]),
   /** Tests only: where to die, `after:sending:3`. */
   failpoint: z.string().optional(),
   /** Tests only: a server on this machine that stands for the outside world. */
   testWorld: z.url().optional(),
 });
 
-export type Config = z.output<typeof shape>;
+export type Config = Omit<z.output<typeof shape>, "policies"> & { policies: PolicyRule[] };
 export type ConfigFields = z.input<typeof shape>;
 
 const FIELDS = Object.keys(shape.shape) as (keyof Config)[];
@@ -63,7 +67,7 @@ export async function loadConfig(given: {
   take(fromEnvironment(given.env), variableOf);
   take(given.flags, (field) => `--${field.replace(/[A-Z]/g, (capital) => `-${capital.toLowerCase()}`)}`);
   const read = shape.safeParse(values);
-  if (read.success) return read.data;
+  if (read.success) return { ...read.data, policies: policiesOf(read.data.policies, file.name) };
   throw new ConfigProblem(read.error.issues.map((issue) => wordsFor(issue, origins, file.name)).join("; "));
 }
 
@@ -106,6 +110,13 @@ function wordsFor(issue: z.core.$ZodIssue, origins: Record<string, string>, file
     return issue.keys.map((key) => `${file}: ${key} means nothing${didYouMean(key, FIELDS)}`).join("; "); // (N2)
   const field = String(issue.path[0]);
   return `${origins[field] ?? field}: ${issue.message}`;
+}
+
+function policiesOf(given: unknown[], file: string): PolicyRule[] {
+  const parsed = parsePolicySet(given);
+  if ("rules" in parsed) return parsed.rules;
+  const said = parsed.problems.map((one) => `policies${one.path}: ${one.message}`);
+  throw new ConfigProblem(`${file}: ${said.join("; ")}`);
 }
 
 function didYouMean(name: string, known: readonly string[]): string {

@@ -47,6 +47,7 @@ export type { PhaseTelemetry, RunTelemetry, StoreTelemetry } from "./system/tele
 
 const DAY_MS = 86_400_000;
 const NAMESPACE = "default";
+const KEPT_COMPILATIONS = 100;
 
 export interface HostOptions {
   /** A folder; without it the host keeps everything in memory and forgets it with its end. */
@@ -66,6 +67,8 @@ export interface HostOptions {
   secrets?: readonly string[];
   /** Told what happened, after it did. What it throws changes nothing. */
   observe?: (event: HostEvent) => void;
+  /** The disk refused a write: nothing is acknowledged any more, stop and start again. */
+  onBroken?: (error: Error) => void;
   /** Tests only. */
   failpoint?: string;
 }
@@ -113,6 +116,8 @@ export class Host implements AsyncDisposable {
   readonly #tell: (event: HostEvent) => void;
   /** Of each workflow's newest run; a workflow has one at a time. */
   readonly #published = new Map<WorkflowId, Published[]>();
+  /** The newest source of each file is compiled once, though its name, problems and code are asked for apart. */
+  readonly #compiled = new Map<string, { source: string; made: Promise<Compilation> }>();
   #running: Running | undefined;
   #starting: Promise<{ recovered: number }> | undefined;
   #stopping: Promise<void> | undefined;
@@ -131,7 +136,12 @@ export class Host implements AsyncDisposable {
 
   async #start(): Promise<{ recovered: number }> {
     const { data = ":memory:", clock = systemClock, durability, failpoint, policies = [] } = this.#options;
-    const store = openStore({ data, nowMs: () => clock.nowMs(), ...(durability ? { durability } : {}) });
+    const store = openStore({
+      data,
+      nowMs: () => clock.nowMs(),
+      onBroken: (error) => this.#options.onBroken?.(error),
+      ...(durability ? { durability } : {}),
+    });
     const point = failpointOf(failpoint);
     const observed = observedStore(store, (change, { published }) => this.#applied(change, published), point);
     const sandbox = withParams(openPool(), this.#options.params);
@@ -176,12 +186,12 @@ export class Host implements AsyncDisposable {
   }
 
   async deploy(upload: ScriptUpload): Promise<Deployed & { name: string }> {
-    const { engine, parts } = this.#open;
+    const { engine } = this.#open;
     const { source, file = "script.ts", language = "ts", sourceMap, by = "library", note, orphans } = upload;
     const given = { source, file, language, ...(sourceMap === undefined ? {} : { sourceMap }) };
     let { name } = upload;
     if (name === undefined) {
-      const compiled = await this.#compile({ ...given, nowMs: parts.clock.nowMs() });
+      const compiled = await this.check(given);
       if (!compiled.ok) return { ok: false, problems: compiled.problems, name: "" };
       name = compiled.script.workflow;
     }
@@ -214,12 +224,11 @@ export class Host implements AsyncDisposable {
   async publish(
     workflow: string,
     event: { topic: string; messageId: string; payload: Json },
-    acting: Acting = {},
   ): Promise<PublishAnswer> {
     const { engine, parts } = this.#open;
     const id = await this.#id(workflow);
     if (id === undefined) return notFound(workflow);
-    const fed = await feed(parts, id, { ...event, payload: JSON.stringify(event.payload) }, person(acting));
+    const fed = await feed(parts, id, { ...event, payload: JSON.stringify(event.payload) });
     if (!fed.ok) return fed;
     engine.poke();
     return { ok: true, outcome: fed.event.outcome, event: formatId("event", fed.event.event) };
@@ -297,18 +306,21 @@ export class Host implements AsyncDisposable {
     return id === undefined ? notFound(workflow) : act(id);
   }
 
-  /** The last upload is compiled once, though both its name and its code are asked for. */
-  #compiled: { source: string; file: string; made: Promise<Compilation> } | undefined;
+  /** What an upload of this source would say. */
+  check(upload: Pick<ScriptUpload, "source" | "file" | "language">): Promise<Compilation> {
+    const { source, file = "script.ts", language = "ts" } = upload;
+    return this.#compile({ source, file, language, nowMs: (this.#options.clock ?? systemClock).nowMs() });
+  }
 
   async #compile(upload: Upload): Promise<Compilation> {
-    const minIntervalMs = this.#options.minIntervalMs ?? 30_000;
-    const known = this.#compiled;
-    if (known?.source === upload.source && known.file === upload.file) {
+    const known = this.#compiled.get(upload.file);
+    if (known?.source === upload.source) {
       const made = await known.made;
       if (!made.ok || upload.name === undefined || made.script.workflow === upload.name) return made;
     }
-    const made = compileScript({ minIntervalMs, ...upload });
-    this.#compiled = { source: upload.source, file: upload.file, made };
+    const made = compileScript({ minIntervalMs: this.#options.minIntervalMs ?? 30_000, ...upload });
+    if (this.#compiled.size >= KEPT_COMPILATIONS) this.#compiled.clear();
+    this.#compiled.set(upload.file, { source: upload.source, made });
     return made;
   }
 
@@ -361,8 +373,6 @@ export type { FixtureWorld };
 /** What commands that run scripts without a host need. */
 export interface Workbench extends AsyncDisposable {
   compile(upload: Upload): Promise<Compilation>;
-  /** The lines around a problem, with a caret. */
-  frame: typeof frame;
   sandbox: Sandbox;
 }
 
@@ -370,12 +380,12 @@ export function openWorkbench(): Workbench {
   const sandbox = openPool({ childrenPerNamespace: 1 });
   return {
     compile: compileScript,
-    frame,
     sandbox,
     [Symbol.asyncDispose]: () => sandbox[Symbol.asyncDispose](),
   };
 }
 
+/** The lines around a problem, with a caret. */
 export const frame = (source: string, problem: Problem): string => codeFrame(source, problem.location);
 
 /** What protects this machine from scripts; starts nothing that stays. */

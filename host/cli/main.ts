@@ -8,10 +8,15 @@ import { ERRORS, PawlError } from "../core/errors.ts";
 import { check } from "./commands/check.ts";
 import { doctor } from "./commands/doctor.ts";
 import { preview } from "./commands/preview.ts";
+import { dev, serve, type ServeFlags } from "./commands/serve.ts";
+import { verify } from "./commands/verify.ts";
 import { CliFailure, say } from "./render.ts";
 
 export async function main(argv: string[]): Promise<number> {
   let code = 0;
+  const end = (with_: number) => {
+    code = with_;
+  };
   process.stdout.on("error", stopWhenUnread);
   const program = new Command("pawl")
     .description(
@@ -20,31 +25,9 @@ export async function main(argv: string[]): Promise<number> {
     .version(version(), "-v, --version")
     .exitOverride()
     .showHelpAfterError("(pawl --help lists the commands)");
-  program
-    .command("preview")
-    .description(
-      "run scripts in the sandbox on their fixtures; shows what they would publish and change, changes nothing",
-    )
-    .argument("<path...>", "script files, or folders of them")
-    .option("--json", "one JSON document on stdout")
-    .action(async (paths: string[], options: { json?: boolean }) => {
-      code = await preview(paths, options);
-    });
-  program
-    .command("check")
-    .description("validate scripts as an upload would")
-    .argument("<path...>", "script files, or folders of them")
-    .option("--json", "one JSON document on stdout")
-    .action(async (paths: string[], options: { json?: boolean }) => {
-      code = await check(paths, options);
-    });
-  program
-    .command("doctor")
-    .description("which layers of protection are in force on this machine")
-    .option("--json", "one JSON document on stdout")
-    .action((options: { json?: boolean }) => {
-      code = doctor(options);
-    });
+  addHostCommands(program, end);
+  addScriptCommands(program, end);
+  addStoreCommands(program, end);
   program
     .command("version")
     .description("print the version")
@@ -62,6 +45,60 @@ export async function main(argv: string[]): Promise<number> {
     return error.exitCode;
   }
   return code;
+}
+
+type End = (code: number) => void;
+
+function addHostCommands(program: Command, end: End): void {
+  const hosting = (command: Command) =>
+    command
+      .option("--data <folder>", "where everything is kept")
+      .option("--slots <count>", "runs at once")
+      .option("--config <file>", "instead of pawl.config.ts, .js or .json in this folder")
+      .option("--log-level <level>", "silent, error, warn, info or debug; for --json")
+      .option("--json", "log lines as JSON on stdout, instead of the live view");
+  hosting(program.command("dev"))
+    .description("run a folder of scripts to try them: in memory, outside changes faked, redeployed on save")
+    .argument("[folder]", "folder of scripts", ".")
+    .action(async (folder: string, flags: ServeFlags) => end(await dev(folder, flags)));
+  hosting(program.command("serve"))
+    .description("run a folder of scripts, until SIGTERM")
+    .option("--scripts <folder>", "folder of scripts")
+    .action(async (flags: ServeFlags) => end(await serve(flags)));
+}
+
+function addScriptCommands(program: Command, end: End): void {
+  program
+    .command("preview")
+    .description(
+      "run scripts in the sandbox on their fixtures; shows what they would publish and change, changes nothing",
+    )
+    .argument("<path...>", "script files, or folders of them")
+    .option("--json", "one JSON document on stdout")
+    .action(async (paths: string[], options: { json?: boolean }) => end(await preview(paths, options)));
+  program
+    .command("check")
+    .description("validate scripts as an upload would")
+    .argument("<path...>", "script files, or folders of them")
+    .option("--json", "one JSON document on stdout")
+    .action(async (paths: string[], options: { json?: boolean }) => end(await check(paths, options)));
+}
+
+function addStoreCommands(program: Command, end: End): void {
+  program
+    .command("doctor")
+    .description(
+      "which layers of protection are in force on this machine, and whether a data folder is sound",
+    )
+    .option("--data <folder>", "check this data folder, too")
+    .option("--json", "one JSON document on stdout")
+    .action((options: { json?: boolean; data?: string }) => end(doctor(options)));
+  program
+    .command("verify")
+    .description("prove that the journal of a data folder tells the same story as its tables")
+    .requiredOption("--data <folder>", "the data folder")
+    .option("--json", "one JSON document on stdout")
+    .action((options: { json?: boolean; data: string }) => end(verify(options)));
 }
 
 /** `pawl … | head`: nobody reads on, so there is nothing left to do. */

@@ -29,6 +29,11 @@ export function sayJson(value: unknown): void {
   say(JSON.stringify(value, null, 2).replace(ACTIVE, (one) => (one === "\n" ? one : escaped(one))));
 }
 
+/** Talk: for the person at the terminal, never data. */
+export function remark(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
 /** Colour only where a person looks at it; `NO_COLOR` is honoured. */
 export function paint(style: Style, text: string): string {
   return styleText(style, text, { stream: process.stdout });
@@ -61,15 +66,21 @@ export function scriptFiles(paths: string[]): ScriptFile[] {
   for (const path of paths) {
     const stat = statSync(path, { throwIfNoEntry: false });
     if (!stat) throw new CliFailure(3, `there is no file or folder ${inert(path)}`);
-    if (stat.isDirectory()) {
-      for (const entry of readdirSync(path, { withFileTypes: true }).sort(byName))
-        if (!entry.isDirectory() && isScript(entry.name)) found.push(readScript(join(path, entry.name)));
-    } else if (stat.isFile() && isScript(path)) found.push(readScript(path));
+    if (stat.isDirectory()) found.push(...scriptsIn(path).map(readScript));
+    else if (stat.isFile() && isScript(path)) found.push(readScript(path));
     else throw new CliFailure(2, `${inert(path)} is not a script: give a .ts or .js file`);
   }
   if (found.length === 0)
     throw new CliFailure(3, `no scripts (.ts or .js) in ${paths.map((path) => inert(path)).join(", ")}`);
   return found;
+}
+
+/** Paths of the scripts directly in a folder. */
+export function scriptsIn(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => !entry.isDirectory() && isScript(entry.name))
+    .sort(byName)
+    .map((entry) => join(folder, entry.name));
 }
 
 function byName(a: { name: string }, b: { name: string }): number {
@@ -80,7 +91,7 @@ function isScript(name: string): boolean {
   return /\.m?[jt]s$/.test(name) && !/\.(test|d)\.m?[jt]s$/.test(name);
 }
 
-function readScript(path: string): ScriptFile {
+export function readScript(path: string): ScriptFile {
   let bytes: Buffer;
   try {
     bytes = readFileSync(path);

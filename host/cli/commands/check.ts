@@ -1,5 +1,5 @@
 /** `pawl check`: what an upload would say, without uploading. */
-import { openWorkbench, type Problem, type Workbench } from "../../host.ts";
+import { frame, openWorkbench, type Problem } from "../../host.ts";
 import { inert, inertLines, paint, type ScriptFile, say, sayJson, scriptFiles } from "../render.ts";
 
 export async function check(paths: string[], options: { json?: boolean }): Promise<number> {
@@ -11,19 +11,19 @@ export async function check(paths: string[], options: { json?: boolean }): Promi
     report.push({ file: file.path, ok, problems });
     if (options.json) continue;
     if (ok) say(`${paint("green", "ok")}  ${inert(file.path)}`);
-    showProblems(bench, file, problems);
+    showProblems(file, problems);
   }
   if (options.json) sayJson(report);
   return report.every((one) => one.ok) ? 0 : 6;
 }
 
-export function showProblems(bench: Workbench, file: ScriptFile, problems: Problem[]): void {
+export function showProblems(file: ScriptFile, problems: Problem[]): void {
   for (const one of problems) {
     const place = `${inert(file.path)}:${one.location.line}:${one.location.column}`;
     say(
       `${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message, 400)}`,
     );
-    say(inertLines(bench.frame(file.source, one)));
+    say(inertLines(frame(file.source, one)));
     say(`  ${paint("dim", `hint: ${inert(one.hint, 400)}`)}`);
   }
 }

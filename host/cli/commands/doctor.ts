@@ -1,16 +1,19 @@
-/** `pawl doctor`: which layers stand between a script and this machine. */
-import { inspectHardening } from "../../host.ts";
+/** `pawl doctor`: which layers stand between a script and this machine, and whether a data folder is sound. */
+import { examine, inspectHardening } from "../../host.ts";
 import { paint, say, sayJson } from "../render.ts";
+import { showFindings } from "./verify.ts";
 
-export function doctor(options: { json?: boolean }): number {
+export function doctor(options: { json?: boolean; data?: string }): number {
   const report = {
     node: process.version,
     platform: `${process.platform}-${process.arch}`,
     sandbox: inspectHardening(),
   };
+  const findings = options.data === undefined ? [] : examine(options.data, "laws");
+  const code = findings.length === 0 ? 0 : 6;
   if (options.json) {
-    sayJson(report);
-    return 0;
+    sayJson(options.data === undefined ? report : { ...report, store: { data: options.data, findings } });
+    return code;
   }
   say(`node ${report.node} on ${report.platform}`);
   say(`sandbox hardening level ${report.sandbox.level} of 3`);
@@ -18,5 +21,9 @@ export function doctor(options: { json?: boolean }): number {
     say(
       `  ${layer.inForce ? paint("green", "in force") : paint("yellow", "MISSING ")}  ${layer.name.padEnd(17)} ${layer.detail}`,
     );
-  return 0;
+  if (options.data !== undefined) {
+    say(`data in ${options.data}`);
+    showFindings(findings, "every invariant holds, and the file is whole");
+  }
+  return code;
 }

@@ -2,39 +2,13 @@
  * `pawl preview`: every handler of a script on its fixture, in the real sandbox. Reads are answered from the fixture,
  * a mutation is shown and never made.
  */
-import { existsSync, readFileSync } from "node:fs";
-import { z } from "zod";
 import type { Json } from "../../core/workflow.ts";
-import { type Compilation, openWorkbench, type Problem, type Workbench } from "../../host.ts";
+import { type Compilation, type Fixture, openWorkbench, type Problem, type Workbench } from "../../host.ts";
 import type { HostCall, SandboxCall, SandboxError, SandboxResult, Script } from "../../ports/sandbox.ts";
-import {
-  CliFailure,
-  inert,
-  inertLines,
-  paint,
-  type ScriptFile,
-  say,
-  sayJson,
-  scriptFiles,
-} from "../render.ts";
+import { inert, inertLines, paint, type ScriptFile, say, sayJson, scriptFiles } from "../render.ts";
+import { readFixture } from "../fixture.ts";
 import { showProblems } from "./check.ts";
 
-const event = z.object({ messageId: z.string(), payload: z.json(), publishedAt: z.string().optional() });
-const fixtureShape = z.object({
-  now: z.iso.datetime().optional(),
-  params: z.record(z.string(), z.json()).optional(),
-  handlers: z.record(
-    z.string(),
-    z.object({
-      state: z.json().optional(),
-      pending: z.record(z.string(), z.array(event)).optional(),
-      answers: z.array(z.object({ call: z.string(), result: z.json() })).optional(),
-      outcome: z.json().optional(),
-      expect: z.json().optional(),
-    }),
-  ),
-});
-type Fixture = z.infer<typeof fixtureShape>;
 type HandlerFixture = Fixture["handlers"][string];
 
 export interface HandlerPreview {
@@ -63,7 +37,7 @@ export async function preview(paths: string[], options: { json?: boolean }): Pro
     report.push({ file: file.path, ok: compiled.ok && handlers.every((one) => one.ok), problems, handlers });
     if (options.json) continue;
     if (compiled.ok) show(file, handlers);
-    else showProblems(bench, file, problems);
+    else showProblems(file, problems);
   }
   if (options.json) sayJson(report);
   return report.every((one) => one.ok) ? 0 : 6;
@@ -184,17 +158,6 @@ function paramsOf(script: Script, fixture: Fixture): Record<string, Json> {
   for (const [name, declared] of Object.entries(script.manifest.params))
     if (declared.default !== undefined) params[name] = declared.default;
   return { ...params, ...fixture.params };
-}
-
-function readFixture(file: ScriptFile): Fixture {
-  const path = file.path.replace(/\.m?[jt]s$/, ".fixture.json");
-  if (!existsSync(path)) return { handlers: {} };
-  try {
-    return fixtureShape.parse(JSON.parse(readFileSync(path, "utf8")));
-  } catch (error) {
-    const why = error instanceof z.ZodError ? z.prettifyError(error) : (error as Error).message;
-    throw new CliFailure(2, `the fixture ${inert(path)} cannot be used: ${inert(why, 400)}`);
-  }
 }
 
 function show(file: ScriptFile, handlers: HandlerPreview[]): void {

@@ -1,0 +1,179 @@
+/**
+ * `pawl serve` and `pawl dev`: a host on a folder of scripts, until a signal. They differ in what they keep and in how
+ * short an interval may be; both show every run as it ends.
+ */
+import { type Config, type ConfigFields, ConfigProblem, loadConfig } from "../../config.ts";
+import { createHost, type FixtureWorld, type Host, type HostOptions, worlds } from "../../host.ts";
+import { ScriptFolder } from "../folder.ts";
+import { LiveView } from "../live.ts";
+import { CliFailure, inert, paint, remark, say } from "../render.ts";
+
+export interface ServeFlags {
+  scripts?: string;
+  data?: string;
+  slots?: string;
+  logLevel?: string;
+  config?: string;
+  json?: boolean;
+}
+
+export async function serve(flags: ServeFlags): Promise<number> {
+  const config = await configOf(flags, {});
+  const { scripts } = config;
+  if (scripts === undefined)
+    throw new CliFailure(2, "say which scripts to run: pawl serve --scripts <folder>, or PAWL_SCRIPTS");
+  return run({ ...config, scripts }, { json: flags.json ?? false, data: config.data, isDev: false });
+}
+
+export async function dev(scripts: string, flags: ServeFlags): Promise<number> {
+  const config = await configOf({ ...flags, scripts }, { minIntervalMs: 1_000 });
+  // A throw-away store, unless this very command names one.
+  return run({ ...config, scripts }, { json: flags.json ?? false, data: flags.data, isDev: true });
+}
+
+async function configOf(flags: ServeFlags, fixed: ConfigFields): Promise<Config> {
+  const { scripts, data, slots, logLevel } = flags;
+  const given = { ...fixed, scripts, data, slots, logLevel } as ConfigFields;
+  try {
+    return await loadConfig({ flags: given, env: process.env, cwd: process.cwd(), file: flags.config });
+  } catch (error) {
+    if (error instanceof ConfigProblem) throw new CliFailure(2, inert(error.message, 600));
+    throw error;
+  }
+}
+
+interface Mode {
+  json: boolean;
+  data: string | undefined;
+  isDev: boolean;
+}
+
+async function run(config: Config & { scripts: string }, { json, data, isDev }: Mode): Promise<number> {
+  ScriptFolder.check(config.scripts);
+  const view = new LiveView();
+  const fixtures = config.testWorld === undefined ? worlds.fixtures() : undefined;
+  const broken = Promise.withResolvers<Error>();
+  const host = createHost({
+    ...optionsOf(config, data),
+    ...worldOf(config, fixtures),
+    observe: (event) => {
+      if (event.kind === "run.started")
+        fixtures?.begin(event.facts.workflow.id, event.facts.workflow.name, event.facts.handler.name);
+      if (!json) view.show(event);
+    },
+    onBroken: broken.resolve,
+    ...(json ? { log: { level: config.logLevel, write: say } } : {}),
+  });
+  const signals = listen();
+  const { recovered } = await host.start();
+  const folder = new ScriptFolder(config.scripts, host, fixtures);
+  await folder.sync(false);
+  folder.watch();
+  greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
+  view.open(folder.workflows);
+  const keys = isDev ? listenToKeys(() => void runProducers(host, folder), signals.stop) : undefined;
+  const failure = await Promise.race([signals.stopped, broken.promise]);
+  keys?.close();
+  if (failure === undefined) remark("stopping: what runs finishes first (again to stop at once)");
+  await folder.close();
+  if (failure) {
+    remark(`pawl: store-broken: ${inert(failure.message, 300)}`);
+    return 1;
+  }
+  await host.stop();
+  const { runs, events, changes } = view.counts;
+  if (!json)
+    say(
+      `stopped: ${runs} runs, ${events} events published, ${changes} outside changes${fixtures ? " (faked)" : ""}`,
+    );
+  signals.close();
+  return 0;
+}
+
+function optionsOf(config: Config, data: string | undefined): HostOptions {
+  const { slots, minIntervalMs, durability, failpoint, policies } = config;
+  return {
+    ...(data === undefined ? {} : { data }),
+    ...(failpoint === undefined ? {} : { failpoint }),
+    slots,
+    minIntervalMs,
+    durability,
+    policies: policies.length === 0 ? [] : [{ level: "host", rules: policies }],
+  };
+}
+
+function worldOf({ testWorld }: Config, fixtures: FixtureWorld | undefined): HostOptions {
+  if (testWorld !== undefined) return { world: worlds.loopback(testWorld) };
+  return fixtures ? { world: fixtures, params: (workflow) => fixtures.paramsOf(workflow) } : {};
+}
+
+function greet(
+  { scripts }: { scripts: string },
+  folder: ScriptFolder,
+  how: { recovered: number; data: string | undefined; isDev: boolean; json: boolean; isFaked: boolean },
+): void {
+  const count = folder.workflows.length;
+  const words = `${count} ${count === 1 ? "workflow" : "workflows"} from ${inert(scripts)}`;
+  const store = how.data === undefined ? "kept in memory" : `kept in ${inert(how.data)}`;
+  const broken = folder.broken > 0 ? `, ${folder.broken} not deployed` : "";
+  const recovered = how.recovered > 0 ? `, ${how.recovered} interrupted runs recovered` : "";
+  const line = `ready: ${words}${broken}${recovered}, ${store}`;
+  if (how.json) remark(line);
+  else say(paint("bold", line));
+  if (how.isFaked)
+    remark(
+      "no outside change is made: connectors are still to come, and the fixtures beside the scripts answer",
+    );
+  if (!how.isDev) return;
+  const example =
+    count === 0
+      ? "save a script there, for example a copy of one from scripts-examples"
+      : "change a script and save it";
+  remark("try next:");
+  remark(`  ${example}: it is checked and deployed at once, problems are shown at their lines`);
+  if (process.stdin.isTTY) remark("  press r to run every producer now, q to quit");
+  remark(`  in another terminal: npx pawl preview ${inert(scripts)}    what would each handler do?`);
+}
+
+async function runProducers(host: Host, folder: ScriptFolder): Promise<void> {
+  for (const workflow of folder.workflows) {
+    const answer = await host.runNow(workflow, { by: "keyboard" });
+    if (!answer.ok && answer.code !== "wrong_state") say(`${workflow}: ${inert(answer.message)}`);
+  }
+}
+
+/** The first signal asks to stop, the second does not wait: what is on disk is safe either way. */
+function listen(): { stopped: Promise<undefined>; stop: () => void; close: () => void } {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  let asked = false;
+  const stop = () => {
+    if (asked) process.exit(130);
+    asked = true;
+    resolve(undefined);
+  };
+  const names = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+  for (const name of names) process.on(name, stop);
+  return { stopped: promise, stop, close: () => names.forEach((name) => process.off(name, stop)) };
+}
+
+function listenToKeys(onRun: () => void, onQuit: () => void): { close: () => void } | undefined {
+  const { stdin } = process;
+  if (!stdin.isTTY) return undefined;
+  stdin.setRawMode(true);
+  stdin.resume();
+  const pressed = (keys: Buffer) => {
+    for (const key of keys.toString("latin1")) {
+      if (key === "r") onRun();
+      if (key === "q" || key === "\u0003" || key === "\u0004") onQuit();
+    }
+  };
+  stdin.on("data", pressed);
+  return {
+    close: () => {
+      // Ctrl-C is a signal again: the second one does not wait.
+      stdin.off("data", pressed);
+      stdin.setRawMode(false);
+      stdin.pause();
+    },
+  };
+}
