@@ -111,7 +111,7 @@ describe("the durability mode (K2)", () => {
 describe("one host per folder (K1)", () => {
   test("a second process is refused before it touches anything; kill -9 frees the lock at once", async () => {
     const data = folder();
-    const { child, said } = await host("hold", data);
+    const { child, said } = await host("hold", data, { checkpoints: false });
     expect(said).toBe("open");
     const before = bytes(data);
     expect(() => openStore({ data, nowMs })).toThrow(
