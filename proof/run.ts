@@ -15,15 +15,7 @@ const measurementsFile = join(resultsFolder, "measurements.jsonl");
 
 /** Which tests belong together; each part is a run of its own. */
 const PARTS: Record<string, string[]> = {
-  sandbox: [
-    "test/architecture",
-    "test/cli",
-    "test/contract/sandbox",
-    "test/docs",
-    "test/examples",
-    "test/sandbox",
-    "test/security",
-  ],
+  sandbox: ["test/contract/sandbox", "test/examples", "test/sandbox", "test/security"],
   store: ["test/core", "test/contract/store", "test/crash/store", "test/store"],
   engine: ["test/crash/serve", "test/engine", "test/simulation"],
 };
