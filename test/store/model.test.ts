@@ -1,4 +1,10 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { inspect } from "../../host/store/doctor.ts";
+import { openStore } from "../../host/store/open.ts";
+import { verify } from "../../host/store/verify.ts";
 import { runModel } from "../support/model-run.ts";
 
 const proof = process.env["PAWL_PROOF"] === "1";
@@ -12,6 +18,20 @@ test(`${SEQUENCES} random sequences of commands do to the store what 02 says, an
   // A model test that never gets anywhere finds nothing: each of these must have been seen often.
   const rare = MUST_BE_SEEN.filter((what) => (seen.get(what) ?? 0) < SEQUENCES / 200);
   expect(rare).toEqual([]);
+});
+
+test("sequences on a file, with a new host on it after every crash", async () => {
+  const data = mkdtempSync(join(tmpdir(), "pawl-model-"));
+  const open = () => openStore({ data, nowMs: () => 0 });
+  try {
+    const { caught, seen } = await runModel(proof ? 2_000 : 60, SEED, true, open);
+    if (caught) throw new Error(`seed ${SEED}: ${caught.message}`);
+    expect(seen.get("crash")).toBeGreaterThan(20);
+    await using store = open();
+    expect([...inspect(store.db), ...verify(store.db)]).toEqual([]);
+  } finally {
+    rmSync(data, { recursive: true, force: true });
+  }
 });
 
 const MUST_BE_SEEN = [
@@ -63,4 +83,7 @@ const MUST_BE_SEEN = [
   "resume",
   "stale",
   "redo",
+  "abort",
+  "unblock",
+  "orphans",
 ];

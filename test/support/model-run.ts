@@ -7,7 +7,7 @@ import fc from "fast-check";
 import { openStore, type SqliteStore } from "../../host/store/open.ts";
 import { type Caught, type Command, Model, type Op, OPS } from "./model.ts";
 
-const MOST_COMMANDS = 80;
+const MOST_COMMANDS = 60;
 
 const command: fc.Arbitrary<Command> = fc.record({
   op: fc.oneof(
@@ -29,21 +29,32 @@ export interface Outcome {
 }
 
 /** One store for many sequences, each in its own workflow and namespace. */
-export async function runModel(sequences: number, seed: number, shorten = true): Promise<Outcome> {
+export async function runModel(
+  sequences: number,
+  seed: number,
+  shorten = true,
+  onFile?: () => SqliteStore,
+): Promise<Outcome> {
   let store: SqliteStore | undefined;
   let commands = 0;
   const seen = new Map<string, number>();
   let caught: Caught | undefined;
-  const fresh = () => openStore({ data: ":memory:", nowMs: () => 0 });
+  const fresh = onFile ?? (() => openStore({ data: ":memory:", nowMs: () => 0 }));
+  const reopen = async (old: SqliteStore): Promise<SqliteStore> => {
+    await old[Symbol.asyncDispose]();
+    store = fresh();
+    return store;
+  };
   const property = fc.asyncProperty(
     fc.array(command, { minLength: 1, maxLength: MOST_COMMANDS, size: "max" }),
     async (list) => {
       store ??= fresh();
-      const model = new Model(store, seen);
+      const model = new Model(store, seen, onFile && reopen);
       try {
         await model.play(list);
       } catch (error) {
         caught = error as Caught;
+        await store[Symbol.asyncDispose]();
         store = undefined;
         throw error;
       } finally {

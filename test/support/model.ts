@@ -18,7 +18,7 @@ import type { Change, UnitName } from "../../host/core/change.ts";
 import { settleSchedule } from "../../host/core/close.ts";
 import { deploy } from "../../host/core/deploy.ts";
 import type { ErrorClass } from "../../host/core/errors.ts";
-import type { RunFacts, WorkflowFacts } from "../../host/core/facts.ts";
+import type { HandlerFacts, RunFacts, WorkflowFacts } from "../../host/core/facts.ts";
 import { fail } from "../../host/core/fail.ts";
 import type { Mutation } from "../../host/core/mutation.ts";
 
@@ -31,8 +31,9 @@ import {
   runNow,
   skipDelivery,
 } from "../../host/core/operate.ts";
-import { recover } from "../../host/core/recover.ts";
-import { type Decision, decide, refusal } from "../../host/core/resolve.ts";
+import { settleOrphans } from "../../host/core/orphans.ts";
+import { abort, recover } from "../../host/core/recover.ts";
+import { type Decision, decide, refusal, unblocked } from "../../host/core/resolve.ts";
 import { claim, claimApproved } from "../../host/core/retry.ts";
 import type { RunError } from "../../host/core/run.ts";
 import { checked, late, unknown } from "../../host/core/settle.ts";
@@ -73,6 +74,9 @@ export const OPS = {
   state: 1,
   redo: 1,
   stale: 1,
+  abort: 1,
+  unblock: 2,
+  orphans: 1,
 } as const;
 export type Op = keyof typeof OPS;
 export interface Command {
@@ -160,7 +164,7 @@ const errorOf = (kind: ErrorClass): RunError => ({ class: kind, code: `model-${k
 const AT_START_MS = 1_000_000;
 
 export class Model {
-  readonly store: SqliteStore;
+  store: SqliteStore;
   readonly oracle = new Oracle();
   readonly trace: string[] = [];
   /** How often each kind of thing was done: a model that never gets anywhere finds nothing. */
@@ -168,8 +172,16 @@ export class Model {
   workflow = 0;
   #texts = 0;
 
-  constructor(store: SqliteStore, seen: Map<string, number> = new Map()) {
+  /** A new host on the same file: what a crash leaves behind is found by it, as it would be. */
+  readonly #reopen: ((store: SqliteStore) => Promise<SqliteStore>) | undefined;
+
+  constructor(
+    store: SqliteStore,
+    seen: Map<string, number> = new Map(),
+    reopen?: (store: SqliteStore) => Promise<SqliteStore>,
+  ) {
     this.store = store;
+    this.#reopen = reopen;
     this.seen = seen;
     this.oracle.now = AT_START_MS;
   }
@@ -260,6 +272,12 @@ export class Model {
         return this.#redo();
       case "stale":
         return this.#stale(a);
+      case "abort":
+        return this.#abort();
+      case "unblock":
+        return this.#unblock(a);
+      case "orphans":
+        return this.#orphans(a, b);
     }
   }
 
@@ -605,6 +623,14 @@ export class Model {
     const run = this.#active;
     if (!run) return undefined;
     const canCheck = a % 3 !== 0;
+    if (this.#reopen) {
+      const { fence } = this.store;
+      this.store = await this.#reopen(this.store);
+      const found = await this.store.interrupted(1_000_000);
+      this.#agree("the run is found after the restart", true, found.includes(this.#id("runs", run.n)));
+      const late = pause(await this.#facts(), this.#operator);
+      this.#agree("the dead host", false, (await this.store.apply(late, { level: "applied", fence })).ok);
+    }
     const facts = await this.#run(run);
     const crash = () => ({
       error: errorOf("internal"),
@@ -618,6 +644,37 @@ export class Model {
     this.oracle.crash(run, canCheck);
     this.#agree("a second recovery", false, recover(await this.#run(run), crash(), this.#now) !== undefined);
     return this.#saw("crash", `crash and recover run ${run.n}`);
+  }
+  async #abort(): Promise<string | undefined> {
+    const run = this.#active;
+    if (!run) return undefined;
+    const crash = { inbox: this.store.newId(), attempt: this.#attempt() };
+    const change = abort(await this.#run(run), crash, this.#now);
+    this.#agree("abort", this.oracle.abort(run), change !== undefined);
+    if (change) await this.#apply(change);
+    return this.#saw("abort", `abort run ${run.n}${change ? "" : ": refused"}`);
+  }
+  async #unblock(a: number): Promise<string | undefined> {
+    const run = this.oracle.open;
+    if (!run) return undefined;
+    const what = a % 5 === 4 ? "permission" : run.reason === "permission" ? "permission" : "auth";
+    const change = unblocked(await this.#run(run), what, this.#operator);
+    this.#agree(`unblock ${what}`, this.oracle.unblock(run, what), change !== undefined);
+    if (!change) return undefined;
+    await this.#apply(change);
+    return this.#saw("unblock", `${what} is there again for run ${run.n}`);
+  }
+  async #orphans(a: number, b: number): Promise<string | undefined> {
+    const facts = await this.#facts();
+    const gone = this.oracle.handlers.filter((one) => one.gone);
+    const handler = b % 5 === 4 || gone.length === 0 ? pick(this.oracle.handlers, a) : pick(gone, a);
+    const to = this.oracle.consumers()[0];
+    const action = to ? pick(["keep", "skip", { moveTo: to.name }] as const, b) : "skip";
+    const consumer = facts.handlers.find((one) => one.name === handler.name) as HandlerFacts;
+    const change = settleOrphans(facts, consumer, action, this.#operator);
+    this.#agree("settle orphans", this.oracle.settleOrphans(handler, action), !("refused" in change));
+    if (!("refused" in change)) await this.#apply(change);
+    return this.#told("orphans", `orphans of ${handler.name}: ${JSON.stringify(action)}`, "orphans", change);
   }
   async #redo(): Promise<string | undefined> {
     const run = this.#active;

@@ -68,6 +68,8 @@ export interface OracleRun {
   retries: number;
   crashes: number;
   crashPhase: string | null;
+  /** A person ended it early: neither counts among the crashes nor breaks their row. */
+  aborted: boolean;
   /** A person or a deploy has acted since this attempt stopped. */
   decided: boolean;
   chainStart: number;
@@ -265,13 +267,7 @@ export class Oracle {
     for (const handler of dropped) {
       handler.gone = true;
       handler.trigger = handler.wake = handler.next = null;
-      for (const one of this.pendingOf(handler.name))
-        if (orphans === "skip") this.settle([one], "skipped");
-        else if (orphans !== "keep") {
-          one.handler = orphans.moveTo;
-          one.releasedBy = null;
-          one.changed = ++this.seq;
-        }
+      this.orphans(handler, orphans);
     }
     const open = this.open;
     if (open && this.freedByDeploy(open)) {
@@ -372,6 +368,7 @@ export class Oracle {
       retries: 0,
       crashes: 0,
       crashPhase: null,
+      aborted: false,
       decided: false,
       chainStart: 0,
       slot: null,
@@ -642,6 +639,17 @@ export class Oracle {
     this.dropWork(run);
   }
 
+  /** 1.11: ends a unit early, never a call in flight. */
+  abort(run: OracleRun): boolean {
+    if (this.isUnknown(run)) return false;
+    run.status = "crashed";
+    run.aborted = true;
+    run.decided = false;
+    run.ready = this.now;
+    this.dropWork(run);
+    return true;
+  }
+
   // Going on
 
   /** 3.3, 3.4, 1.10: true when a call was approved and must leave with the claim. */
@@ -682,6 +690,11 @@ export class Oracle {
     }
     return "new";
   }
+  private crashesOf(run: OracleRun): Pick<OracleRun, "crashes" | "crashPhase"> {
+    if (run.status !== "crashed" || run.decided) return { crashes: 0, crashPhase: null };
+    if (run.aborted) return { crashes: run.crashes, crashPhase: run.crashPhase };
+    return { crashes: run.crashPhase === run.phase ? run.crashes + 1 : 1, crashPhase: run.phase };
+  }
   private succeed(run: OracleRun, phase: string): OracleRun {
     const crashed = run.status === "crashed";
     const copied = phase === "mutating" || phase === "emitting";
@@ -691,8 +704,7 @@ export class Oracle {
       attempt: run.attempt + 1,
       retryOf: run.n,
       retries: run.decided ? 0 : crashed ? run.retries : run.retries + 1,
-      crashes: !crashed || run.decided ? 0 : run.crashPhase === run.phase ? run.crashes + 1 : 1,
-      crashPhase: crashed && !run.decided ? run.phase : null,
+      ...this.crashesOf(run),
       chainStart: run.chainStart,
       slot: run.slot,
       manual: run.manual,
@@ -772,6 +784,33 @@ export class Oracle {
     if (one.status !== "consumed") return false;
     this.deliver(one.event, one.handler, ++this.seq);
     return true;
+  }
+  /** 3.4, 5.2: what the run waited for is there again. */
+  unblock(run: OracleRun, what: "auth" | "permission"): boolean {
+    if (!run.open || run.reason !== what || run.ready !== null) return false;
+    const row = this.row(run);
+    run.decided = true;
+    if (run.status === "paused:reconciliation" && row) {
+      row.nextCheck = this.now;
+      row.status = "needs_reconcile";
+      run.reason = "checking";
+    } else run.ready = this.now;
+    return true;
+  }
+  /** 1.10 */
+  settleOrphans(handler: OracleHandler, action: "keep" | "skip" | { moveTo: string }): boolean {
+    if (!handler.gone || handler.kind !== "consumer") return false;
+    this.orphans(handler, action);
+    return true;
+  }
+  private orphans(handler: OracleHandler, action: "keep" | "skip" | { moveTo: string }): void {
+    for (const one of this.pendingOf(handler.name))
+      if (action === "skip") this.settle([one], "skipped");
+      else if (action !== "keep") {
+        one.handler = action.moveTo;
+        one.releasedBy = null;
+        one.changed = ++this.seq;
+      }
   }
   runNow(name: string | undefined): boolean {
     if (this.open || this.paused) return false;
