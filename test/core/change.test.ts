@@ -20,23 +20,33 @@ const set = (
   from: { kind: "consumer", phase: "preparing", status: "active", ...from },
   set: patch,
 });
-const refused = (writes: Write[], why: string, expect_?: Expect) =>
-  expect(() => assertChange(change(writes, expect_))).toThrow(why);
+/** Why a Change with these writes is impossible. */
+function problem(writes: Write[], expect_?: Expect): string {
+  try {
+    assertChange(change(writes, expect_));
+    return "none";
+  } catch (thrown) {
+    return String(thrown);
+  }
+}
 
 describe("08 what no Change may contain", () => {
   test("08 (1) a phase going back or jumping", () => {
-    refused([set({ phase: "prepared" }, { phase: "preparing" })], "cannot go from prepared to preparing");
-    refused([set({ phase: "preparing" }, { phase: "mutating" })], "cannot go");
-    refused([set({ kind: "producer", phase: "executing" }, { phase: "prepared" })], "cannot go");
+    expect(problem([set({ phase: "prepared" }, { phase: "preparing" })])).toContain(
+      "cannot go from prepared to preparing",
+    );
+    expect(problem([set({ phase: "preparing" }, { phase: "mutating" })])).toContain("cannot go");
+    expect(problem([set({ kind: "producer", phase: "executing" }, { phase: "prepared" })])).toContain(
+      "cannot go",
+    );
   });
   test("08 (1) committed as a phase without the status, or the other way round", () => {
-    refused([set({ phase: "emitting" }, { phase: "committed" })], "at once");
-    refused([set({ phase: "emitting" }, { status: "committed" })], "at once");
-    refused([{ do: "run.create", run: run({ phase: "committed" }) }], "at once");
+    expect(problem([set({ phase: "emitting" }, { phase: "committed" })])).toContain("at once");
+    expect(problem([set({ phase: "emitting" }, { status: "committed" })])).toContain("at once");
+    expect(problem([{ do: "run.create", run: run({ phase: "committed" }) }])).toContain("at once");
   });
   test("08 (2) a run that is not active advancing, but for its ledger row", () => {
-    refused(
-      [set({ phase: "mutated", status: "paused:approval" }, { phase: "emitting" })],
+    expect(problem([set({ phase: "mutated", status: "paused:approval" }, { phase: "emitting" })])).toContain(
       "advances only because",
     );
     expect(() =>
@@ -63,7 +73,7 @@ describe("08 what no Change may contain", () => {
       { endedAtMs: 1 },
       { wakeAtMs: 1 },
     ])
-      refused([set(from, patch)], "an ended run keeps its");
+      expect(problem([set(from, patch)])).toContain("an ended run keeps its");
     const patch = {
       open: true,
       successor: 5,
@@ -81,41 +91,42 @@ describe("08 what no Change may contain", () => {
     expect((["active", "paused:approval", "paused:reconciliation"] as Status[]).filter(isEnded)).toEqual([]);
   });
   test("08 (4) a successor whose predecessor stays open; a first attempt that is not its own root", () => {
-    refused(
-      [
+    expect(
+      problem([
         { do: "run.create", run: run() },
         { do: "workflow.set", set: { openRun: ID.run } },
-      ],
-      "predecessor stays open",
-    );
+      ]),
+    ).toContain("predecessor stays open");
     const { retryOf: _, ...first } = run();
-    refused([{ do: "run.create", run: first }], "its own root");
+    expect(problem([{ do: "run.create", run: first }])).toContain("its own root");
   });
   test("08 (3) an open run that its workflow does not know of, and one that closes behind its back", () => {
     const { retryOf: _, ...first } = run({ rootId: ID.run });
-    refused([{ do: "run.create", run: first }], "does not know of");
-    refused([set({ status: "failed:logic" }, { open: false })], "still waits for it");
+    expect(problem([{ do: "run.create", run: first }])).toContain("does not know of");
+    expect(problem([set({ status: "failed:logic" }, { open: false })])).toContain("still waits for it");
   });
   test("08 (6) an illegal ledger transition", () => {
-    refused(
-      [{ do: "mutation.set", id: 1, from: "applied", set: { status: "failed" } }],
+    expect(problem([{ do: "mutation.set", id: 1, from: "applied", set: { status: "failed" } }])).toContain(
       "cannot go from applied to failed",
     );
   });
   test("08 (7) a ledger row settled without its run", () => {
     for (const status of ["applied", "skipped"] as const)
-      refused(
-        [{ do: "mutation.set", id: 1, from: "in_flight", set: { status } }],
+      expect(problem([{ do: "mutation.set", id: 1, from: "in_flight", set: { status } }])).toContain(
         "only together with its run",
       );
   });
   test("08 (13) a reservation without its run, or of what may not be pending", () => {
-    refused([{ do: "deliveries", ids: [1], to: "reserved" }], "without its run");
-    refused([{ do: "deliveries", ids: [1], to: "reserved", run: ID.run }], "may not be pending");
+    expect(problem([{ do: "deliveries", ids: [1], to: "reserved" }])).toContain("without its run");
+    expect(problem([{ do: "deliveries", ids: [1], to: "reserved", run: ID.run }])).toContain(
+      "may not be pending",
+    );
   });
   test("08 (24) a run set by somebody who does not know its revision", () => {
-    refused([set({}, { readyAtMs: 1 })], "know its revision", { workflowRevision: 1 });
-    refused([set({}, { readyAtMs: 1 })], "know its revision", { run: { id: 999, revision: 1 } });
+    expect(problem([set({}, { readyAtMs: 1 })], { workflowRevision: 1 })).toContain("know its revision");
+    expect(problem([set({}, { readyAtMs: 1 })], { run: { id: 999, revision: 1 } })).toContain(
+      "know its revision",
+    );
   });
 });
 

@@ -122,11 +122,9 @@ describe("5.1 the ledger row after a proven failure", () => {
       const change = broken({ run: { phase: "mutating" }, row: "proposed", reserved: [1] }, kind, {
         maxRetries: 0,
       });
-      expect(rowSet(change)).toEqual(
-        inPlace
-          ? {}
-          : { status: "failed", notSent: true, error: expect.stringContaining(`${kind}-x`) as string },
-      );
+      expect(rowSet(change)["status"]).toBe(inPlace ? undefined : "failed");
+      expect(rowSet(change)["notSent"]).toBe(inPlace ? undefined : true);
+      expect(String(rowSet(change)["error"]).includes(`${kind}-x`)).toBe(!inPlace);
     });
     test(`3.2 ${kind}: applied and skipped stay as they are`, () => {
       for (const status of ["applied", "skipped"] as const)

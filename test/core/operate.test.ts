@@ -32,6 +32,7 @@ import {
   rowSet,
   runSet,
   sound,
+  type State,
   workflow,
   writes,
 } from "../support/facts.ts";
@@ -100,19 +101,22 @@ describe("1.11 archive", () => {
   const has = { down: [], inbox: ID.inbox };
   const away = (open?: RunFacts, more = {}) => archive(open?.workflow ?? workflow(more), open, ANN, has);
 
-  for (const state of reachableStates()) {
-    const unknown = ["in_flight", "needs_reconcile", "indeterminate"].includes(state.row ?? "");
-    const expected = state.status === "active" ? "run_active" : unknown ? "unknown_outcome" : "allowed";
-    test(`1.11 ${state.name}: ${expected}`, () => {
-      const result = away(factsOf(state));
-      expect(code(result)).toBe(expected);
-      if ("refused" in result) return;
-      const change = ok(result);
-      const past = state.row === "applied" || state.row === "skipped";
-      expect(Object.values(moved(change)).every((to) => to === (past ? "consumed" : "pending"))).toBe(true);
+  const UNKNOWN = ["in_flight", "needs_reconcile", "indeterminate"];
+  const verdict = ({ status, row: at }: State) =>
+    status === "active" ? "run_active" : UNKNOWN.includes(at ?? "") ? "unknown_outcome" : "allowed";
+  test.each(reachableStates())("1.11 $name: refused while active or unknown, else allowed", (state) => {
+    expect(code(away(factsOf(state)))).toBe(verdict(state));
+  });
+  test.each(reachableStates().filter((one) => verdict(one) === "allowed"))(
+    "1.11 $name: the chain is closed with release, past the boundary used up",
+    (state) => {
+      const change = ok(away(factsOf(state)));
+      const to = state.row === "applied" || state.row === "skipped" ? "consumed" : "pending";
+      expect(Object.values(moved(change)).filter((one) => one !== to)).toEqual([]);
+      expect(Object.keys(moved(change))).toHaveLength(state.reserved?.length ?? 0);
       expect(runSet(change)).toMatchObject({ open: false, resolution: { action: "archive" } });
-    });
-  }
+    },
+  );
 
   test("1.11 without an open chain", () => {
     const change = ok(away());
@@ -183,27 +187,22 @@ describe("6 skip a delivery", () => {
   });
 
   /** From the row of §6: reserved by a non-active run whose row is absent, proposed or failed. */
-  for (const state of reachableStates().filter((one) => (one.reserved ?? []).length > 0)) {
-    const may =
-      state.status !== "active" &&
-      (state.row === undefined || state.row === "proposed" || state.row === "failed");
-    test(`6 reserved by ${state.name}: ${may ? "allowed" : "refused"}`, () => {
-      const result = skipDelivery(held("reserved", factsOf(state)), ANN);
-      if (!may) {
-        const unknown = ["in_flight", "needs_reconcile", "indeterminate"].includes(state.row ?? "");
-        expect(code(result)).toBe(
-          state.status === "active" ? "run_active" : unknown ? "unknown_outcome" : "wrong_state",
-        );
-        return;
-      }
-      const change = ok(result);
-      expect(moved(change)).toEqual({ 1: "skipped", 2: "pending" });
-      expect(runSet(change)).toMatchObject({ open: false, resolution: { action: "reset", by: "ann" } });
-      expect(rowSet(change)).toEqual(state.row === "proposed" ? { status: "failed", notSent: true } : {});
-      expect(handlerSet(change)).toMatchObject({ triggered: { reason: "requeued", atMs: NOW } });
-      expect(change.expect.run).toEqual({ id: ID.run, revision: 6 });
-    });
-  }
+  const holders = reachableStates().filter((one) => (one.reserved ?? []).length > 0);
+  const free = ({ status, row: at }: State) =>
+    status !== "active" && (at === undefined || at === "proposed" || at === "failed");
+  test.each(holders.filter(free))("6 reserved by $name: allowed, the chain is reset", (state) => {
+    const change = ok(skipDelivery(held("reserved", factsOf(state)), ANN));
+    expect(moved(change)).toEqual({ 1: "skipped", 2: "pending" });
+    expect(runSet(change)).toMatchObject({ open: false, resolution: { action: "reset", by: "ann" } });
+    expect(rowSet(change)).toEqual(state.row === "proposed" ? { status: "failed", notSent: true } : {});
+    expect(handlerSet(change)).toMatchObject({ triggered: { reason: "requeued", atMs: NOW } });
+    expect(change.expect.run).toEqual({ id: ID.run, revision: 6 });
+  });
+  test.each(holders.filter((one) => !free(one)))("6 reserved by $name: refused", (state) => {
+    const unknown = ["in_flight", "needs_reconcile", "indeterminate"].includes(state.row ?? "");
+    const expected = state.status === "active" ? "run_active" : unknown ? "unknown_outcome" : "wrong_state";
+    expect(code(skipDelivery(held("reserved", factsOf(state)), ANN))).toBe(expected);
+  });
   test("1.7 the chain's wake is used up with it", () => {
     const holder = facts({
       run: { status: "paused:approval", pauseReason: "approval", phase: "mutating" },

@@ -55,12 +55,17 @@ describe("3.1 what a new run starts from is decided by the ledger row", () => {
     });
 
   for (const [row, phase] of TABLE)
-    for (const at of ["preparing", "prepared", "mutating", "mutated", "emitting"] as Phase[])
-      test(`3.1 row ${row ?? "none"}, the last attempt at ${at}: never by the phase`, () => {
-        const given: Given = { run: ended({ phase: at }), ...(row ? { row } : {}) };
-        if (phase === undefined) expect(() => claimed(given)).toThrow("unknown outcome");
-        else expect(successor(given).phase).toBe(phase);
-      });
+    for (const at of ["preparing", "prepared", "mutating", "mutated", "emitting"] as Phase[]) {
+      const given: Given = { run: ended({ phase: at }), ...(row ? { row } : {}) };
+      if (phase === undefined)
+        test(`3.1 row ${row}, the last attempt at ${at}: no new run`, () => {
+          expect(() => claimed(given)).toThrow("unknown outcome");
+        });
+      else
+        test(`3.1 row ${row ?? "none"}, the last attempt at ${at}: ${phase}, never by the phase`, () => {
+          expect(successor(given).phase).toBe(phase);
+        });
+    }
 
   test("3.1 row none or failed: nothing is copied", () => {
     for (const row of [undefined, "failed"] as const) {

@@ -140,13 +140,11 @@ describe("9 a run in one sentence", () => {
     expect(says(given)).toBe(sentence);
   });
 
-  test("9 every state has a sentence, and none names a phase or a status", () => {
-    for (const state of reachableStates()) {
-      const { run, mutation } = factsOf(state);
-      const sentence = runSentence({ run, ...(mutation ? { mutation } : {}) }, NOW);
-      expect(sentence, state.name).toMatch(/^[A-Z].{3,}[^.]$/);
-      expect(sentence, state.name).not.toMatch(/preparing|mutat|emitting|paused|undefined|null/);
-    }
+  test.each(reachableStates())("9 $name has a sentence, which names no phase and no status", (state) => {
+    const { run, mutation } = factsOf(state);
+    const sentence = runSentence({ run, ...(mutation ? { mutation } : {}) }, NOW);
+    expect(sentence).toMatch(/^[A-Z].{3,}[^.]$/);
+    expect(sentence).not.toMatch(/preparing|mutat|emitting|paused|undefined|null/);
   });
 });
 
