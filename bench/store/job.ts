@@ -29,7 +29,7 @@ export type OneByOne = Pick<Store, "fence" | "newId" | "apply" | "workflow" | "p
 /** Called with each Change just before it is applied. */
 export type Watch = (change: Change) => void;
 
-export async function oneRun(store: OneByOne, workflow: number, watch?: Watch): Promise<void> {
+async function oneRun(store: OneByOne, workflow: number, watch?: Watch): Promise<void> {
   const apply = async (change: Change, level: Level): Promise<void> => {
     watch?.(change);
     await must(store, change, level);
