@@ -54,18 +54,26 @@ describe("3.1 what a new run starts from is decided by the ledger row", () => {
       expect(startsAt({ kind: "producer" }, undefined)).toBe("executing");
     });
 
-  for (const [row, phase] of TABLE)
-    for (const at of ["preparing", "prepared", "mutating", "mutated", "emitting"] as Phase[]) {
-      const given: Given = { run: ended({ phase: at }), ...(row ? { row } : {}) };
-      if (phase === undefined)
-        test(`3.1 row ${row}, the last attempt at ${at}: no new run`, () => {
-          expect(() => claimed(given)).toThrow("unknown outcome");
-        });
-      else
-        test(`3.1 row ${row ?? "none"}, the last attempt at ${at}: ${phase}, never by the phase`, () => {
-          expect(successor(given).phase).toBe(phase);
-        });
-    }
+  const CELLS = TABLE.flatMap(([row, phase]) =>
+    (["preparing", "prepared", "mutating", "mutated", "emitting"] as Phase[]).map((at) => ({
+      row: row ?? "none",
+      at,
+      phase,
+      given: { run: ended({ phase: at }), ...(row ? { row } : {}) } satisfies Given,
+    })),
+  );
+  test.each(CELLS.filter((one) => one.phase === undefined))(
+    "3.1 row $row, the last attempt at $at: no new run",
+    ({ given }) => {
+      expect(() => claimed(given)).toThrow("unknown outcome");
+    },
+  );
+  test.each(CELLS.filter((one) => one.phase !== undefined))(
+    "3.1 row $row, the last attempt at $at: $phase, never by the phase",
+    ({ given, phase }) => {
+      expect(successor(given).phase).toBe(phase);
+    },
+  );
 
   test("3.1 row none or failed: nothing is copied", () => {
     for (const row of [undefined, "failed"] as const) {
