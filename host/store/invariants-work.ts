@@ -1,5 +1,5 @@
 /** The laws of events, deliveries, schedules, records and namespaces; see `invariants.ts`. */
-import type { Law } from "./invariants.ts";
+import { type Law, UNPRUNED } from "./invariants.ts";
 
 export const WORK_LAWS: readonly Law[] = [
   {
@@ -188,6 +188,20 @@ export const DEEP_LAWS: readonly Law[] = [
         UNION ALL SELECT * FROM (SELECT * FROM there EXCEPT SELECT * FROM declared))`,
   },
   {
+    invariant: 30,
+    says: "what is kept as JSON can be read",
+    table: "workflows",
+    broken: `SELECT @workflow AS id, 'run ' || id AS what FROM runs WHERE workflow = @workflow AND NOT (json_valid(trigger_json)
+          AND json_valid(coalesce(error_json, '0')) AND json_valid(coalesce(resolution_json, '0'))
+          AND json_valid(coalesce(prepared_json, '0')) AND json_valid(coalesce(result_json, '0')))
+      UNION ALL SELECT @workflow, 'row ' || id FROM mutations WHERE workflow = @workflow
+        AND NOT (json_valid(args_json) AND json_valid(coalesce(result_json, '0')) AND json_valid(coalesce(error_json, '0')))
+      UNION ALL SELECT @workflow, 'handler ' || id FROM handlers
+        WHERE workflow = @workflow AND NOT json_valid(coalesce(state_json, '0'))
+      UNION ALL SELECT @workflow, 'version ' || number FROM versions
+        WHERE workflow = @workflow AND NOT json_valid(manifest_json)`,
+  },
+  {
     invariant: 31,
     says: "a journal row counts its entries",
     table: "journal",
@@ -204,6 +218,6 @@ export const DEEP_LAWS: readonly Law[] = [
           FROM journal j, json_each(CASE WHEN json_valid(j.entries_json) THEN j.entries_json ELSE '[]' END) e
           WHERE j.workflow = @workflow) AS made,
         (SELECT count(*) FROM events e JOIN deliveries d ON d.event = e.id WHERE e.workflow = @workflow) AS there)
-      WHERE made <> there AND EXISTS (SELECT 1 FROM journal WHERE workflow = @workflow AND first = 1)`,
+      WHERE made <> there AND ${UNPRUNED}`,
   },
 ];

@@ -17,7 +17,8 @@ export interface Law {
 const ENDED = "('paused:transient', 'failed:logic', 'failed:internal', 'committed', 'crashed')";
 const UNKNOWN = "('in_flight', 'needs_reconcile', 'indeterminate')";
 /** Once the journal was pruned, older attempts of a chain may be gone with it. */
-const UNPRUNED = "EXISTS (SELECT 1 FROM journal WHERE workflow = @workflow AND first = 1)";
+export const UNPRUNED =
+  "EXISTS (SELECT 1 FROM journal WHERE workflow = @workflow AND first = 1 AND verb <> 'journal.pruned')";
 
 export const RUN_LAWS: readonly Law[] = [
   {

@@ -93,7 +93,11 @@ function replay(read: Statements, workflow: number, say: Say): { rebuilt: Rebuil
       if (entry.kind === "journal.pruned") told.pruned = true; // (Y2)
       listen(told, entry);
     }
-    rebuild(entries ?? [], rebuilt);
+    try {
+      rebuild(entries ?? [], rebuilt);
+    } catch (error) {
+      say(`the entries cannot be replayed: ${(error as Error).message}`, "journal", first);
+    }
   }
   return { rebuilt, told };
 }
@@ -127,7 +131,11 @@ const slotText = (to: number, count: number, fate: string, run: number | null): 
 function compareRuns(read: Statements, workflow: number, { runs, pending }: Rebuilt, say: Say): void {
   const left = new Set(runs.keys());
   for (const row of each(read, "SELECT * FROM runs WHERE workflow = ?", workflow)) {
-    const run = fromRow<Run>(row, RUN_COLUMNS);
+    // The journal knows nothing of these, and text that is no JSON is the doctor's to find.
+    const run = fromRow<Run>(
+      { ...row, error_json: null, resolution_json: null, trigger_json: null },
+      RUN_COLUMNS,
+    );
     const differences = different<RunFace>(runs.get(run.id), runFace(run, hash));
     if (differences) say(`run ${run.id} and its journal differ: ${differences}`, "runs", run.id);
     const units = pending.get(run.id);

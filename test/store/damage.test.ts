@@ -277,6 +277,12 @@ const DAMAGES: readonly Damage[] = [
     17,
     "DELETE FROM handlers WHERE id = (SELECT min(id) FROM handlers h WHERE kind = 'producer' AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.handler = h.id))",
   ],
+  [
+    "an error can no longer be read",
+    "doctor",
+    30,
+    "UPDATE runs SET error_json = '{' WHERE id = (SELECT min(id) FROM runs WHERE error_json IS NOT NULL)",
+  ],
   ["ids are handed out again", "doctor", 30, "UPDATE meta SET value = '1' WHERE key = 'next_id'"],
   [
     "a journal row vanishes",
@@ -339,7 +345,8 @@ test("a healthy store has no findings", () => {
 test.each(DAMAGES)("%s: found by %s (invariant %i)", (_, by, invariant, sql) => {
   const db = copy();
   expect(db.prepare(sql).run().changes, "the damage must hit something").toBeGreaterThan(0);
-  const findings = by === "doctor" ? inspect(db) : verify(db);
+  const found = { doctor: inspect(db), verify: verify(db) };
+  const findings = found[by];
   expect(told(findings).filter((one) => one.startsWith(`${invariant}:`))).not.toEqual([]);
   for (const { message, rows } of findings) expect(`${message} ${rows.length}`).toMatch(/\d/);
 });

@@ -418,6 +418,7 @@ export class Model {
     }
   }
   async #prepared(run: OracleRun, a: number, b: number): Promise<string> {
+    if (b % 4 === 1) await this.#reserveTaken();
     const chosen = this.oracle.pendingOf(run.handler).slice(0, pick([1, 2, 0, 3], a));
     const wake = pick([null, null, 30_000, 90_000], b);
     const json = this.#text("prepared");
@@ -802,15 +803,17 @@ export class Model {
       const handler = pick(facts.handlers, a);
       const change = start(facts, handler, { reason: "queued", atMs: this.#now }, this.#attempt(), this.#now);
       if (this.oracle.open) await refused(change);
-    } else await this.#reserveTaken(refused);
+    } else await this.#reserveTaken();
     return this.#saw("stale", `stale: ${way}`);
   }
-  async #reserveTaken(refused: (change: Change) => Promise<void>): Promise<void> {
+  async #reserveTaken(): Promise<void> {
     const run = this.#active;
     const taken = this.oracle.deliveries.find((one) => one.status !== "pending");
     if (run?.phase !== "preparing" || !taken) return;
     const reservations = [this.#id("deliveries", taken.n)];
-    await refused(prepared(await this.#run(run), { json: "{}", reservations }, this.#now));
+    const change = prepared(await this.#run(run), { json: "{}", reservations }, this.#now);
+    const { ok } = await this.store.apply(change, { level: "applied", fence: this.store.fence });
+    this.#agree("a reservation of what is not pending", false, ok);
   }
 }
 
