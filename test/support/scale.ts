@@ -1,11 +1,12 @@
 /**
  * A large database, quickly: three workflows are made by the real store (one idle with work waiting, one blocked, one
  * whose run was active when its host died), then copied as rows, many times over, with ids that interleave as they would
- * have if all had lived at once. Journal texts keep the ids of the pattern; everything else is as the store writes it.
+ * have if all had lived at once.
  */
 import { join } from "node:path";
 import Sqlite, { type Database } from "better-sqlite3";
 import { openStore, type SqliteStore } from "../../host/store/open.ts";
+import type { Cell, Row } from "../../host/store/rows.ts";
 import { begin, deployed, MANIFEST, must, publish, wholeRun } from "./chain.ts";
 
 export interface Scale {
@@ -24,6 +25,8 @@ export interface Built {
 }
 
 const AT_MS = 1_000_000;
+/** Where the pattern's ids begin: a number that nothing else in a row comes near, so that ids inside texts are known. */
+const FIRST_ID = 5_000_000;
 
 /** Which columns of which table hold ids; its own, or its owner's, comes first. */
 const ID_COLUMNS: Record<string, readonly string[]> = {
@@ -42,6 +45,8 @@ const ID_COLUMNS: Record<string, readonly string[]> = {
 export async function buildScale(data: string, scale: Scale): Promise<Built> {
   const { workflows, blocked, active } = scale;
   const patterns: { from: number; to: number; copies: number }[] = [];
+  await openStore({ data, nowMs: () => AT_MS })[Symbol.asyncDispose]();
+  setNextId(data, FIRST_ID);
   {
     await using store = openStore({ data, nowMs: () => AT_MS });
     const makers = [
@@ -70,7 +75,6 @@ export async function buildScale(data: string, scale: Scale): Promise<Built> {
     next += (to - from + 1) * copies;
   }
   restore();
-  db.prepare("UPDATE meta SET value = ? WHERE key = 'next_id'").run(String(next + 1_000_000));
   const count = (table: string): number =>
     db.prepare(`SELECT count(*) FROM ${table}`).pluck().get() as number;
   const counts = {
@@ -82,7 +86,14 @@ export async function buildScale(data: string, scale: Scale): Promise<Built> {
   };
   db.pragma("wal_checkpoint(TRUNCATE)");
   db.close();
+  setNextId(data, next + 1_000_000);
   return { nowMs: AT_MS + workflows, counts };
+}
+
+function setNextId(data: string, id: number): void {
+  const db = new Sqlite(join(data, "pawl.db"));
+  db.prepare("UPDATE meta SET value = ? WHERE key = 'next_id'").run(String(id));
+  db.close();
 }
 
 async function idle(store: SqliteStore, name: string, { events, runs }: Scale): Promise<number> {
@@ -145,29 +156,43 @@ interface Copying {
 }
 
 /** An id of the pattern becomes `copies` ids side by side, so that rows of one age lie together, as they would. */
-function copyRows(db: Database, table: string, { from, to, copies, base }: Copying): void {
+function copyRows(db: Database, table: string, copying: Copying): void {
+  const { from, to, copies } = copying;
   if (copies <= 0) return;
-  const ids = ID_COLUMNS[table] ?? [];
-  const columns = (db.pragma(`table_info(${table})`) as { name: string }[]).map(({ name }) => name);
-  const moved = (column: string): string => {
-    if (ids.includes(column)) return `${base} + (${column} - ${from}) * ${copies} + k`;
-    if (table === "workflows" && column === "name") return "name || '-' || k";
-    // Each falls due a millisecond after the one before.
-    if (column === "triggered_at" || column === "due_at") return `${column} + k`;
-    return column;
-  };
-  const [key = "id"] = ids;
-  const hasRowid = table !== "sends";
-  const where = hasRowid ? "rowid = @row" : `${key} BETWEEN @from AND @to`;
-  const copy = db.prepare(
-    `INSERT INTO ${table} (${columns.join(", ")})
-     WITH RECURSIVE n (k) AS (SELECT 0 UNION ALL SELECT k + 1 FROM n WHERE k < ${copies - 1})
-     SELECT ${columns.map(moved).join(", ")} FROM (SELECT * FROM ${table} WHERE ${where}) CROSS JOIN n`,
-  );
-  if (!hasRowid) {
-    copy.run({ from, to });
-    return;
+  const [key = "id"] = ID_COLUMNS[table] ?? [];
+  const rows = db.prepare(`SELECT * FROM ${table} WHERE ${key} BETWEEN ? AND ?`).all(from, to) as Row[];
+  for (const row of rows) {
+    const columns = Object.keys(row);
+    const cells = columns.map((column) => copied(table, column, row[column] as Cell, copying));
+    db.exec(
+      `INSERT INTO ${table} (${columns.join(", ")})
+       WITH RECURSIVE n (k) AS (SELECT 0 UNION ALL SELECT k + 1 FROM n WHERE k < ${copies - 1})
+       SELECT ${cells.join(", ")} FROM n`,
+    );
   }
-  const rows = db.prepare(`SELECT rowid FROM ${table} WHERE ${key} BETWEEN ? AND ? ORDER BY rowid`).pluck();
-  for (const row of rows.all(from, to)) copy.run({ row });
+}
+
+/** A cell of the pattern as SQL that gives the cell of its k-th copy. */
+function copied(table: string, column: string, cell: Cell, { from, to, copies, base }: Copying): string {
+  if (cell === null) return "NULL";
+  const moved = (id: number): string => `(${base + (id - from) * copies} + k)`;
+  if (typeof cell === "number") {
+    if (ID_COLUMNS[table]?.includes(column)) return moved(cell);
+    // Each falls due a millisecond after the one before.
+    return column === "triggered_at" || column === "due_at" ? `${cell} + k` : String(cell);
+  }
+  const text = (part: string): string => `'${part.replaceAll("'", "''")}'`;
+  if (table === "workflows" && column === "name") return `${text(`${cell}-`)} || k`;
+  // Ids also stand inside texts: in the journal, in keys made of them.
+  const parts: string[] = [];
+  let plain = "";
+  for (const part of cell.split(/(\d+)/)) {
+    const id = Number(part);
+    if (part === "" || !(id >= from && id <= to)) plain += part;
+    else {
+      parts.push(text(plain), moved(id));
+      plain = "";
+    }
+  }
+  return [...parts, text(plain)].join(" || ");
 }
