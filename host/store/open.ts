@@ -7,7 +7,7 @@
  * K3. An incarnation that is not the current one writes nothing.
  * K4. A database of a newer or another program is refused before a byte of it is written.
  */
-import { closeSync, existsSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, existsSync, fdatasyncSync, mkdirSync, openSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -75,7 +75,11 @@ export class SqliteStore implements Store {
       migrate(this.db, known, this.#nowMs());
       this.#nextId = this.#lastId = 0;
       this.fence = this.#incarnate();
-      if (!inMemory && durability === "barrier") this.#logFd = openSync(`${file}-wal`, "r+");
+      if (!inMemory && durability === "barrier") {
+        this.#logFd = openSync(`${file}-wal`, "r+");
+        // An incarnation or an id that a power cut takes back would be handed out twice.
+        fdatasyncSync(this.#logFd);
+      }
       this.#group = new Group(this.db, {
         ...options.group,
         ...(this.#logFd === undefined ? {} : { logFd: this.#logFd }),
