@@ -18,7 +18,7 @@ const file = (top: string, field = "") => `import { workflow, producer } from "p
 ${top}
 export default workflow({ name: "x", producers: { p: producer({ schedule: { interval: "1h" }, handler: () => {} }) }${field} });`;
 
-type Case = [what: string, source: string, code: ErrorCode];
+type Case = [what: string, source: string, code: ErrorCode | ErrorCode[]];
 
 const LOADING: Case[] = [
   ["a loop at the top", file("for (;;);"), "load-limit"],
@@ -29,7 +29,8 @@ const LOADING: Case[] = [
   [
     "memory that takes the process down",
     file("const m = new Map(); for (let i = 0; ; i++) m.set(i, { i });"),
-    "script-too-deep",
+    // Whichever comes first: time, or the process.
+    ["script-too-deep", "load-limit"],
   ],
   ["recursion at the top", file("const f = () => f(); f();"), "load-failed"],
   ["a throw", file("throw new Error('x');"), "load-failed"],
@@ -82,7 +83,7 @@ const DECLARATIONS: Case[] = [
   [
     "a proxy that claims four billion items",
     file("", ", topics: new Proxy([], { get: (t, k) => (k === 'length' ? 2 ** 32 - 1 : t[k]) })"),
-    "load-limit",
+    "manifest-invalid",
   ],
   ["a thenable", 'export default { then(ok) { ok(1); }, pawl: "workflow" };', "manifest-invalid"],
   ["a promise", 'export default Promise.resolve({ pawl: "workflow" });', "not-a-workflow"],
@@ -116,14 +117,10 @@ const DECLARATIONS: Case[] = [
     file("").replace('"1h"', `"${"9".repeat(400_000)}d"`),
     "bad-interval",
   ],
-  ["JSON replaced by something else", file("JSON.stringify = () => '{';"), "script-too-deep"],
-  ["JSON replaced by nothing", file("JSON.stringify = () => undefined;"), "script-too-deep"],
-  ["Object.keys that never returns", file("Object.keys = () => { for (;;); };"), "load-limit"],
-  ["a toJSON for every object", file("Object.prototype.toJSON = () => 1;"), "manifest-invalid"],
   [
     "a toJSON for every object, and a throw",
     file("Object.prototype.toJSON = () => null; throw new Error('x');"),
-    "script-too-deep",
+    "load-failed",
   ],
 ];
 
@@ -228,6 +225,10 @@ const HARMLESS: [what: string, source: string][] = [
   ],
   ["aliases named like methods", file("", ", connections: { then: 'http', constructor: 'http' }")],
   ["topics from a literal prototype", file("", ", topics: { __proto__: { a: 1 } }")],
+  ["JSON replaced by something else", file("JSON.stringify = () => '{';")],
+  ["JSON replaced by nothing", file("JSON.stringify = () => undefined;")],
+  ["Object.keys that never returns", file("Object.keys = () => { for (;;); };")],
+  ["a toJSON for every object", file("Object.prototype.toJSON = () => 1;")],
   [
     "built-ins replaced while loading",
     file("Array.prototype.map = function () { return this; }; Number.isFinite = () => true;"),
@@ -240,7 +241,8 @@ describe("hostile uploads", () => {
   it.each(cases)("%s", async (_, source, code) => {
     const { made, gapMs, tookMs } = await watched(source);
     const first = made.problems.find((one) => one.severity === "error");
-    expect({ ok: made.ok, code: first?.code }).toEqual({ ok: false, code });
+    expect(made.ok).toBe(false);
+    expect([code].flat()).toContain(first?.code);
     expect(made.problems.length).toBeLessThanOrEqual(100);
     const lines = source.split(/\r\n|[\n\r\u2028\u2029]/);
     for (const { location, hint, message, code: each } of made.problems) {

@@ -142,14 +142,14 @@ const AUTHORITY: Attack[] = [
   authority(
     "toJSON for every object, forging the log",
     "Object.prototype.toJSON = () => 5; ctx.log.info('a'); Object.prototype.toJSON = () => ({ level: 1, message: 7, data: 'no json', atMs: 'soon' }); ctx.log.info('b'); delete Object.prototype.toJSON;",
-    done("", ""),
+    done("a", "b"),
   ),
   authority(
     "toJSON for every object, forging the topic of a question",
     "Object.prototype.toJSON = function () { return 'limit' in this ? { topic: 'outbox', limit: 1 } : this; }; await ctx.peek('inbox', { limit: 5 });",
     {
       producer: failed("phase-violation"),
-      prepare: failed("bad-call"),
+      prepare: done(),
       mutate: failed("phase-violation"),
       next: failed("phase-violation"),
     },
