@@ -4,14 +4,16 @@
  *
  * B1. Only reads pass, and only in the phases that may read.
  * B2. A topic is readable only by a consumer that the stored manifest subscribes to it.
- * B3. A read that fails for a passing reason is tried again in place, within the phase, as its policy allows.
+ * B3. A read that fails for a passing reason is tried again in place, within the phase, as its policy allows; one that
+ *     takes too long has failed for a passing reason.
  */
 import { backoffDelayMs } from "../core/backoff.ts";
 import type { RunFacts } from "../core/facts.ts";
 import type { Manifest } from "../core/workflow.ts";
-import type { ToolCall, ToolFailure } from "../ports/connector.ts";
+import type { ReadAnswer, ToolCall, ToolFailure } from "../ports/connector.ts";
 import type { HostAnswer, HostCall } from "../ports/sandbox.ts";
 import type { Parts } from "./parts.ts";
+import { msOf, pause, within } from "./timeout.ts";
 
 export type Answer = (call: HostCall) => Promise<HostAnswer>;
 
@@ -68,28 +70,31 @@ async function read(parts: Parts, facts: RunFacts, call: ToolCall): Promise<Host
       message: `${call.alias}.${call.tool} is not granted to this workflow`,
     });
   const policy = parts.policies.effective("read", facts, `${call.alias}.${call.tool}`);
+  const timeoutMs = msOf(policy.timeoutMs);
   for (let retry = 0; ; retry++) {
-    const answer = await world.read(call);
+    const answer = await once(parts, call, timeoutMs);
     if (answer.ok) return { ok: true, value: answer.value, nowMs: clock.nowMs() };
-    if (answer.class !== "transient" || retry >= policy.maxRetries || call.signal?.aborted)
-      return failed(answer);
+    const named = (list: readonly string[]) => list.includes(answer.class) || list.includes(answer.code);
+    const may = named(policy.retryOn) && !named(policy.neverRetryOn) && retry < policy.maxRetries;
+    if (call.signal?.aborted) return failed(answer);
+    if (!may && policy.onFailure === "skip" && answer.class === "transient")
+      return { ok: true, value: "null", nowMs: clock.nowMs() };
+    if (!may) return failed(answer);
     const delayMs = Math.max(backoffDelayMs(policy, retry, clock.chance()), answer.retryAfterMs ?? 0);
-    await pause(parts, delayMs, call.signal); // (B3)
+    await pause(clock, delayMs, call.signal); // (B3)
   }
 }
 
-function pause({ clock }: Parts, ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve) => {
-    const forget = clock.at(clock.nowMs() + ms, () => {
-      signal?.removeEventListener("abort", stop);
-      resolve();
-    });
-    const stop = () => {
-      forget();
-      resolve();
-    };
-    signal?.addEventListener("abort", stop, { once: true });
-  });
+async function once({ world, clock }: Parts, call: ToolCall, timeoutMs: number): Promise<ReadAnswer> {
+  const abort = new AbortController();
+  const stop = () => abort.abort();
+  call.signal?.addEventListener("abort", stop, { once: true });
+  const answer = await within(clock, timeoutMs, world.read({ ...call, signal: abort.signal }));
+  call.signal?.removeEventListener("abort", stop);
+  if (answer.inTime) return answer.result;
+  abort.abort();
+  const message = `${call.alias}.${call.tool} did not answer within ${timeoutMs} ms`;
+  return { ok: false, class: "transient", code: "read-timeout", message };
 }
 
 const failed = ({ class: kind, code, message }: ToolFailure): HostAnswer => ({

@@ -3,37 +3,52 @@ import type { WorkflowId } from "../core/ids.ts";
 import type { Compilation, Upload } from "../ports/sandbox.ts";
 import { Deploys } from "./deploys.ts";
 import { Executor } from "./executor.ts";
+import { Janitor, type Tidy } from "./janitor.ts";
 import { Operator } from "./operator.ts";
 import type { Parts } from "./parts.ts";
-import { recoverInterrupted } from "./recovery.ts";
 import { Reconciler } from "./reconciler.ts";
+import { recoverInterrupted } from "./recovery.ts";
 import { Scheduler } from "./scheduler.ts";
 
 export interface EngineOptions {
   /** Runs at once. */
   slots: number;
   compile: (upload: Upload) => Promise<Compilation>;
+  /** Retention, a piece at a time. */
+  tidy?: Tidy;
+  /** How long what runs may go on when the engine stops: the longest timeout of a call and five seconds. */
+  graceMs?: number;
 }
+
+const GRACE_MS = 125_000;
 
 export class Engine {
   readonly deploys: Deploys;
   readonly operator: Operator;
   readonly #scheduler: Scheduler;
+  readonly #janitor: Janitor | undefined;
   readonly #parts: Parts;
+  readonly #graceMs: number;
 
   constructor(parts: Parts, options: EngineOptions) {
     this.#parts = parts;
+    this.#graceMs = options.graceMs ?? GRACE_MS;
+    const poke = () => this.poke();
+    const executor = new Executor(parts);
     const reconciler = new Reconciler(parts);
-    this.#scheduler = new Scheduler(parts, new Executor(parts), reconciler, options.slots);
-    reconciler.onSettled(() => this.#scheduler.poke());
-    this.deploys = new Deploys(parts, options.compile);
-    this.operator = new Operator(parts, () => this.#scheduler.poke());
+    this.#scheduler = new Scheduler(parts, executor, reconciler, options.slots);
+    executor.mutator.onSettled(poke);
+    reconciler.onSettled(poke);
+    this.deploys = new Deploys(parts, options.compile, poke);
+    this.operator = new Operator(parts, { poke, abort: (workflow) => this.abort(workflow) });
+    this.#janitor = options.tidy && new Janitor(parts, options.tidy);
   }
 
   /** Recovers what a dead host left, then begins to schedule. */
   async start(): Promise<{ recovered: number }> {
     const recovered = await recoverInterrupted(this.#parts);
     this.#scheduler.start();
+    this.#janitor?.start();
     return { recovered };
   }
 
@@ -50,8 +65,10 @@ export class Engine {
     this.#scheduler.abort(workflow);
   }
 
+  /** Claims nothing more, lets calls in flight finish, ends the rest; the store is closed by its owner, last. */
   async stop(): Promise<void> {
-    await this.#scheduler.stop();
+    await this.#scheduler.stop(this.#graceMs);
+    await this.#janitor?.stop();
     await this.#parts.store.flush();
   }
 }

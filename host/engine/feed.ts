@@ -2,11 +2,16 @@
 import type { WorkflowId } from "../core/ids.ts";
 import type { Published } from "../core/journal.ts";
 import { type Incoming, publish } from "../core/publish.ts";
+import { payloadProblem } from "./emission.ts";
 import type { Parts } from "./parts.ts";
 
 export type Fed =
   | { ok: true; event: Published }
-  | { ok: false; code: "not_found" | "undeclared-topic" | "changed"; message: string };
+  | {
+      ok: false;
+      code: "not_found" | "archived" | "undeclared-topic" | "bad-payload" | "changed";
+      message: string;
+    };
 
 const TRIES = 5;
 
@@ -26,6 +31,10 @@ export async function feed(
         code: "undeclared-topic",
         message: `the workflow declares no topic ${incoming.topic}`,
       };
+    if (workflow.archived) return { ok: false, code: "archived", message: "the workflow is archived" };
+    const { topic, messageId, payload } = incoming;
+    const problem = payloadProblem(manifest.topics[topic]?.schema, topic, messageId, payload);
+    if (problem) return { ok: false, code: "bad-payload", message: problem.message };
     const change = publish(workflow, manifest, [incoming], clock.nowMs());
     const result = await store.apply(change, { level: "durable", fence: store.fence });
     const [event] = result.ok ? result.published : [];

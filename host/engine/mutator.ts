@@ -1,191 +1,305 @@
 /**
- * Intent → grant → approval → `in_flight` on disk → call → outcome (02 §2.2, 5). The only file that lets a change leave.
+ * Intent → grant → approval → `in_flight` on disk → call → outcome (02 §2.2, 5). The only file that lets a change leave,
+ * but for the re-sends of `reconciler.ts`.
  *
  * Y1. What is sent is what was recorded: bytes, connection and key are fixed before the row is `in_flight`.
  * Y2. `send` is called only after the store said durable.
- * Y3. An answer that proves nothing is unknown; only proof makes a row failed.
+ * Y3. An answer that proves nothing, and one that does not come in time, is unknown; only proof makes a row failed.
+ * Y4. Whatever comes later still counts: it settles an open row, or contradicts a settled one.
  */
 import { awaitApproval, emitting, intended, mutated, sending, withoutCall } from "../core/advance.ts";
-import { backoffDelayMs } from "../core/backoff.ts";
-import { type Change, fuse } from "../core/change.ts";
+import { type Change, fuse, type Write } from "../core/change.ts";
 import { fail } from "../core/fail.ts";
 import { follow, type RunFacts } from "../core/facts.ts";
-import type { Mutation } from "../core/mutation.ts";
+import { idempotencyKey, isUnstable, nextN } from "../core/intent.ts";
+import { isUnknown, type Mutation, type Send } from "../core/mutation.ts";
+import { claimApproved } from "../core/retry.ts";
 import type { RunError } from "../core/run.ts";
-import { unknown } from "../core/settle.ts";
-import type { RecordedCall, SendAnswer, Tool, ToolFailure } from "../ports/connector.ts";
+import { late, notApplied, unknown } from "../core/settle.ts";
+import type { Attempt } from "../core/start.ts";
+import type { SendAnswer, Tool, ToolFailure } from "../ports/connector.ts";
 import type { Intent } from "../ports/sandbox.ts";
-import type { Level, Refused } from "../ports/store.ts";
+import type { Attempted, Level, Refused } from "../ports/store.ts";
+import { failedStep } from "./failures.ts";
 import type { Parts } from "./parts.ts";
+import { msOf, within } from "./timeout.ts";
+import { canCheck, recordedCall, toolOf, type WithRow } from "./tools.ts";
 
+type Result = Promise<RunFacts | undefined>;
 type Apply = (
   facts: RunFacts,
   change: Change,
   level: Level,
-  otherwise?: (refused: Refused) => Promise<RunFacts | undefined>,
-) => Promise<RunFacts | undefined>;
+  otherwise?: (refused: Refused) => Result,
+) => Result;
 
-/** A step that was decided but not applied yet, and the run as it would leave it. */
-interface Pending {
-  change: Change;
-  after: RunFacts;
+/** What `mutate` asked for, and what goes into the same transaction. */
+interface Stated {
+  intent: Intent | undefined;
+  records: Write[];
+  /** `prepare`'s own checkpoint, decided but not applied yet. */
+  pending?: { change: Change; after: RunFacts };
+  otherwise?: () => Result;
 }
 
 export class Mutator {
   readonly #parts: Parts;
   readonly #apply: Apply;
+  #settled: () => void = () => {};
 
   constructor(parts: Parts, apply: Apply) {
     this.#parts = parts;
-    this.#apply = (facts, change, level, otherwise) => apply(facts, change, level, otherwise);
+    this.#apply = apply;
+  }
+
+  /** An answer that came late has made something ready. */
+  onSettled(settled: () => void): void {
+    this.#settled = settled;
   }
 
   /** `mutate` has returned: record what it asked for and, where nothing stands in the way, let it leave. */
-  async intend(
-    facts: RunFacts,
-    pending: Pending | undefined,
-    intent: Intent | undefined,
-    redo: () => Promise<RunFacts | undefined>,
-  ): Promise<RunFacts | undefined> {
-    const nowMs = this.#parts.clock.nowMs();
+  async intend(facts: RunFacts, stated: Stated): Result {
+    const { intent, records, pending, otherwise } = stated;
+    const nowMs = this.#now();
     const before = pending?.after ?? facts;
-    const join = (change: Change) => (pending ? fuse(pending.change, change) : change);
-    if (!intent) return this.#apply(facts, join(withoutCall(before, nowMs)), "applied", redo);
-    const call = { workflow: facts.workflow.id, alias: intent.alias, tool: intent.tool, args: intent.args };
-    const tool = await this.#parts.world.tool(call);
-    if ("class" in tool || tool.kind !== "mutation" || tool.grant === "deny")
-      return this.#refuse(facts, join, before, refusalOf(tool, intent));
-    const mutation = await this.#row(before, intent, tool);
+    const apply = (change: Change, level: Level): Result => {
+      change.writes.push(...records);
+      return this.#apply(facts, pending ? fuse(pending.change, change) : change, level, otherwise);
+    };
+    if (!intent) return apply(withoutCall(before, nowMs), "applied");
+    const tool = await this.#parts.world.tool({ workflow: facts.workflow.id, ...intent });
+    const refused = refusalOf(tool, intent) ?? overdue(facts, nowMs);
+    if (refused || "class" in tool)
+      return apply(this.#refused(before, ["mutate"], refused ?? refusalOf(tool, intent)), "committed");
+    const attempts = facts.run.retryOf === undefined ? [] : await this.#parts.store.attempted(facts.run.id);
+    const mutation = await this.#row(before, intent, tool, attempts);
     const recorded = intended(before, mutation, nowMs);
     const proposed = follow(before, recorded);
-    if (tool.grant === "approve") {
+    if (tool.grant === "approve" && !this.#wasApproved(mutation, facts, attempts)) {
       const held = awaitApproval(proposed, this.#parts.store.newId(), nowMs);
-      return this.#apply(facts, join(fuse(recorded, held)), "durable", redo);
+      return apply(fuse(recorded, held), "durable");
     }
-    const send = await this.#sending(proposed, mutation, nowMs);
-    const flying = await this.#apply(facts, join(fuse(recorded, send)), "durable", redo); // (Y2)
-    return flying?.mutation?.status === "in_flight" && flying.run.status === "active"
-      ? this.#call(flying as RunFacts & { mutation: Mutation })
-      : flying;
+    const leaving = sending({ ...proposed, mutation }, await this.#send(proposed, mutation, nowMs), nowMs);
+    const flying = await apply(fuse(recorded, leaving), "durable"); // (Y2)
+    return isFlying(flying, mutation) ? this.call(flying) : flying;
   }
 
-  /** A recorded intent that was proven unsent, or approved, leaves as it was recorded. */
-  async send(facts: RunFacts): Promise<RunFacts | undefined> {
+  /** A recorded intent that was proven unsent leaves as it was recorded, if it still may. */
+  async send(facts: RunFacts): Result {
     const { mutation } = facts;
     if (!mutation || mutation.status !== "proposed")
       throw new Error(`run ${facts.run.id} is mutating with a row that cannot be sent`);
-    const change = await this.#sending(facts, mutation, this.#parts.clock.nowMs());
-    const flying = await this.#apply(facts, change, "durable"); // (Y2)
-    return flying?.mutation?.status === "in_flight"
-      ? this.#call(flying as RunFacts & { mutation: Mutation })
-      : flying;
+    const nowMs = this.#now();
+    const tool = await toolOf(this.#parts, facts, mutation);
+    const refused = refusalOf(tool, mutation) ?? rebound(tool as Tool, mutation) ?? overdue(facts, nowMs);
+    if (refused) return this.#apply(facts, this.#refused(facts, [], refused), "committed");
+    const send = await this.#send(facts, mutation, nowMs);
+    const flying = await this.#apply(facts, sending({ ...facts, mutation }, send, nowMs), "durable"); // (Y2)
+    return isFlying(flying, mutation) ? this.call(flying) : flying;
   }
 
-  async #sending(facts: RunFacts, mutation: Mutation, nowMs: number): Promise<Change> {
-    const bytesHash = await this.#parts.world.fingerprint(recordedCall(facts, mutation)); // (Y1)
-    const { idempotencyKey } = mutation;
-    const send = { n: mutation.sends + 1, atMs: nowMs, bytesHash, idempotencyKey };
-    return sending({ ...facts, mutation }, send, nowMs);
+  /** The claim of an approved call: leaves exactly as shown, or is void (3.3, 3.4). */
+  async claim(facts: WithRow, attempt: Attempt): Promise<Change> {
+    const nowMs = this.#now();
+    const tool = await toolOf(this.#parts, facts, facts.mutation);
+    const known = "kind" in tool;
+    const call = {
+      send: await this.#send(facts, facts.mutation, nowMs),
+      isGranted: known && tool.kind === "mutation" && tool.grant !== "deny",
+      connection: known ? tool.connection : "",
+      configVersion: known ? tool.configVersion : -1,
+    };
+    return claimApproved(facts, attempt, call, nowMs);
   }
 
-  async #call(facts: RunFacts & { mutation: Mutation }): Promise<RunFacts | undefined> {
-    const answer = await this.#parts.world.send(recordedCall(facts, facts.mutation));
-    return this.#settle(facts, answer);
+  /** The row is on disk as leaving: let it, and await its end as long as the policy says. */
+  async call(facts: RunFacts): Result {
+    const { mutation } = facts;
+    if (mutation?.status !== "in_flight") throw new Error(`run ${facts.run.id} has nothing on its way`);
+    const row: WithRow = { ...facts, mutation };
+    const { clock, policies, world } = this.#parts;
+    const timeoutMs = msOf(policies.effective("mutation", facts, labelOf(mutation)).timeoutMs);
+    const abort = new AbortController();
+    const answered = world
+      .send({ ...recordedCall(facts, mutation), signal: abort.signal })
+      .catch((error: unknown) => threw(error));
+    const awaited = await within(clock, timeoutMs, answered);
+    if (awaited.inTime) return this.#settle(row, awaited.result);
+    abort.abort();
+    const given = await this.#settle(row, outOfTime(timeoutMs)); // (Y3)
+    void answered
+      .then((answer) => this.#late(row, answer))
+      .catch((error: unknown) => {
+        const message = `late answer for run ${facts.run.id}: ${String(error)}`;
+        this.#parts.tell({ kind: "engine.warning", message, atMs: clock.nowMs() });
+      });
+    return given;
   }
 
-  async #settle(facts: RunFacts & { mutation: Mutation }, answer: SendAnswer): Promise<RunFacts | undefined> {
-    const { store, clock, policies, downtime, world } = this.#parts;
-    const nowMs = clock.nowMs();
+  async #settle(facts: WithRow, answer: SendAnswer): Result {
+    const nowMs = this.#now();
     if (answer.outcome === "applied") {
       const { result, resultInvalid, raw } = answer;
       const outcome = { status: "applied" as const, result, ...(resultInvalid ? { resultInvalid } : {}) };
       const done = mutated(facts, outcome, nowMs, raw);
       return this.#apply(facts, fuse(done, emitting(follow(facts, done), nowMs)), "committed");
     }
-    const error = errorOf(answer, `${facts.mutation.alias}.${facts.mutation.tool}`);
+    const error = errorOf(answer, labelOf(facts.mutation));
     if (answer.outcome === "unknown") {
-      const tool = await world.tool(recordedCall(facts, facts.mutation));
-      const canCheck = "kind" in tool && tool.canCheck;
-      const end = { error, answer: answer.raw, canCheck, inbox: store.newId() };
-      return this.#apply(facts, unknown(facts, end, nowMs), "committed"); // (Y3)
+      const tool = await toolOf(this.#parts, facts, facts.mutation);
+      const checkable = canCheck(tool, facts.mutation, nowMs);
+      const end = { error, answer: answer.raw, canCheck: checkable, inbox: this.#parts.store.newId() };
+      const change = unknown(facts, end, nowMs);
+      const given = await this.#apply(facts, change, "committed"); // (Y3)
+      this.#settled();
+      return given;
     }
-    const policy = policies.effective("mutation", facts, error.tool);
-    const { onFailure } = policies.effective("mutate", facts);
-    const failure = {
-      error,
-      policy: { ...policy, onFailure: onFailure === "fallback" ? ("halt" as const) : onFailure },
-      retries: facts.run.retries,
-      delayMs: backoffDelayMs(policy, facts.run.retries, clock.chance()),
-      pastBoundary: false,
+    return this.#apply(facts, fail(facts, this.#failed(facts, answer), nowMs), "committed");
+  }
+
+  #failed(facts: WithRow, answer: Extract<SendAnswer, { outcome: "failed" }>) {
+    return failedStep(this.#parts, facts, {
+      error: errorOf(answer, labelOf(facts.mutation)),
+      units: [],
+      ofCall: true,
+      answer: answer.raw,
       ...(answer.retryAfterMs === undefined ? {} : { retryAfterMs: answer.retryAfterMs }),
-      ...(facts.run.deadlineAtMs === undefined ? {} : { deadlineAtMs: facts.run.deadlineAtMs }),
-    };
-    const step = { units: [], failure, inbox: store.newId(), down: downtime, answer: answer.raw };
-    return this.#apply(facts, fail(facts, step, nowMs), "committed");
+    });
   }
 
-  /** The tool is not there, or not granted: nothing was sent, and a person can mend it. */
-  async #refuse(
+  /** (Y4) */
+  async #late({ run, mutation }: WithRow, answer: SendAnswer): Promise<void> {
+    if (answer.outcome === "unknown") return;
+    const { store } = this.#parts;
+    for (let tries = 0; tries < 3; tries++) {
+      const facts = await this.#owner(run.id, mutation.id);
+      if (!facts) return;
+      const change = this.#lateChange(facts, answer);
+      if (!change) return;
+      const applied = await store.apply(change, { level: "durable", fence: store.fence });
+      if (applied.ok) return this.#settled();
+    }
+  }
+
+  #lateChange(facts: WithRow, answer: Exclude<SendAnswer, { outcome: "unknown" }>): Change | undefined {
+    const nowMs = this.#now();
+    if (answer.outcome === "applied") return late(facts, answer, this.#parts.store.newId(), nowMs);
+    if (!isUnknown(facts.mutation.status)) return undefined;
+    // What a person must mend is found again by the new run; everything else has its budget.
+    if (answer.class === "auth" || answer.class === "permission") return notApplied(facts, nowMs);
+    return fail(facts, { ...this.#failed(facts, answer), proven: true }, nowMs);
+  }
+
+  /** The run that acts on the row now: the one that sent it, or one that took over from it. */
+  async #owner(from: number, row: number): Promise<WithRow | undefined> {
+    for (let id: number | undefined = from; id !== undefined; ) {
+      const facts: RunFacts | undefined = await this.#parts.store.run(id);
+      if (facts?.mutation?.id === row) return { ...facts, mutation: facts.mutation };
+      id = facts?.run.successor;
+    }
+    return undefined;
+  }
+
+  /** The tool is not there, or not granted, or it is too late: nothing was sent. */
+  #refused(facts: RunFacts, units: ["mutate"] | [], error: RunError | undefined): Change {
+    if (!error) throw new Error("a refusal without a reason");
+    return fail(facts, failedStep(this.#parts, facts, { units, error }), this.#now());
+  }
+
+  async #send(facts: RunFacts, mutation: Mutation, nowMs: number): Promise<Send> {
+    const bytesHash = await this.#parts.world.fingerprint(recordedCall(facts, mutation)); // (Y1)
+    return { n: mutation.sends + 1, atMs: nowMs, bytesHash, idempotencyKey: mutation.idempotencyKey };
+  }
+
+  async #row(
     facts: RunFacts,
-    join: (change: Change) => Change,
-    before: RunFacts,
-    error: RunError,
-  ): Promise<RunFacts | undefined> {
-    const { store, clock, downtime, policies } = this.#parts;
-    const policy = policies.effective("mutate", facts);
-    const failure = {
-      error,
-      policy: { ...policy, onFailure: "halt" as const },
-      retries: facts.run.retries,
-      delayMs: 0,
-      pastBoundary: false,
-    };
-    const step = { units: ["mutate" as const], failure, inbox: store.newId(), down: downtime };
-    return this.#apply(facts, join(fail(before, step, clock.nowMs())), "committed");
-  }
-
-  async #row(facts: RunFacts, intent: Intent, tool: Tool): Promise<Mutation> {
-    const { store, clock, hash, world } = this.#parts;
-    const call = { workflow: facts.workflow.id, ...intent };
-    const { run } = facts;
-    const key = [store.fence.epoch, run.rootId, tool.connection, intent.tool, intent.args, 0];
+    { alias, tool, args }: Intent,
+    known: Tool,
+    attempts: Attempted[],
+  ): Promise<Mutation> {
+    const { store, world, policies } = this.#parts;
+    const { run, workflow, reserved } = facts;
+    const { connection, configVersion, proof } = known;
+    const n = nextN(attempts.at(-1));
+    const { check } = policies.effective("mutation", facts, `${alias}.${tool}`);
+    if (isUnstable([...attempts, { reserved, connection, tool, args }]))
+      this.#parts.tell({
+        kind: "engine.warning",
+        message: `unstable-intent: ${workflow.name}/${facts.handler.name} asks for something else on every attempt`,
+        atMs: this.#now(),
+      });
     return {
       id: store.newId(),
       originRun: run.id,
       ownerRun: run.id,
       status: "proposed",
-      alias: intent.alias,
-      connection: tool.connection,
-      configVersion: tool.configVersion,
-      tool: intent.tool,
-      args: intent.args,
-      description: await world.describe(call),
-      proof: tool.proof,
-      idempotencyKey: hash(JSON.stringify(key)),
-      n: 0,
+      alias,
+      connection,
+      configVersion,
+      tool,
+      args,
+      description: await world.describe({ workflow: workflow.id, alias, tool, args }),
+      proof,
+      idempotencyKey: idempotencyKey({ rootId: run.rootId, connection, tool, args, n }, this.#hash),
+      n,
       sends: 0,
-      settleMs: tool.settleMs,
+      settleMs: Math.max(known.settleMs, check.settleMs),
       checks: 0,
-      createdAtMs: clock.nowMs(),
+      createdAtMs: this.#now(),
     };
+  }
+
+  /** Within a chain an identical intent after a proven failure needs no second approval (06). */
+  #wasApproved(mutation: Mutation, { run }: RunFacts, attempts: Attempted[]): boolean {
+    const { connection, tool, args, configVersion } = mutation;
+    return attempts.some(
+      (one) =>
+        one.approved &&
+        one.mutation.status === "failed" &&
+        !one.mutation.notSent &&
+        one.mutation.configVersion === configVersion &&
+        one.mutation.idempotencyKey ===
+          idempotencyKey({ rootId: run.rootId, connection, tool, args, n: one.mutation.n }, this.#hash),
+    );
+  }
+
+  /** A restored store hands out the ids of its lost future once more: keys of another epoch are other keys. */
+  readonly #hash = (text: string): string => this.#parts.hash(`${this.#parts.store.fence.epoch} ${text}`);
+
+  #now(): number {
+    return this.#parts.clock.nowMs();
   }
 }
 
-export function recordedCall(facts: RunFacts, mutation: Mutation): RecordedCall {
-  const { alias, tool, args, idempotencyKey, connection, configVersion } = mutation;
-  return { workflow: facts.workflow.id, alias, tool, args, idempotencyKey, connection, configVersion };
-}
+const isFlying = (facts: RunFacts | undefined, { id }: Mutation): facts is RunFacts =>
+  facts?.mutation?.id === id && facts.mutation.status === "in_flight" && facts.run.status === "active";
 
-function refusalOf(tool: Tool | ToolFailure, { alias, tool: name }: Intent): RunError {
-  const label = `${alias}.${name}`;
+const labelOf = ({ alias, tool }: Pick<Mutation, "alias" | "tool">): string => `${alias}.${tool}`;
+
+function refusalOf(tool: Tool | ToolFailure, of: Pick<Mutation, "alias" | "tool">): RunError | undefined {
+  const label = labelOf(of);
   if ("class" in tool) return errorOf(tool, label);
   if (tool.kind !== "mutation")
     return { class: "logic", code: "phase-violation", message: `${label} only reads`, tool: label };
+  if (tool.grant !== "deny") return undefined;
+  const message = `${label} is not granted to this workflow`;
+  return { class: "permission", code: "not-granted", message, tool: label };
+}
+
+/** What was recorded names a connection as it was; as another one it would be another call. */
+function rebound({ connection, configVersion }: Tool, mutation: Mutation): RunError | undefined {
+  if (connection === mutation.connection && configVersion === mutation.configVersion) return undefined;
+  const tool = labelOf(mutation);
+  const message = `the connection behind ${mutation.alias} has changed since the call was decided`;
+  return { class: "transient", code: "connection-changed", message, tool };
+}
+
+function overdue({ run }: RunFacts, nowMs: number): RunError | undefined {
+  if (run.deadlineAtMs === undefined || run.deadlineAtMs > nowMs) return undefined;
   return {
-    class: "permission",
-    code: "not-granted",
-    message: `${label} is not granted to this workflow`,
-    tool: label,
+    class: "transient",
+    code: "deadline",
+    message: "the deadline of this work passed before the call",
   };
 }
 
@@ -195,3 +309,15 @@ const errorOf = ({ class: kind, code, message }: ToolFailure, tool: string): Run
   message,
   tool,
 });
+
+function threw(error: unknown): SendAnswer {
+  const message = error instanceof Error ? error.message : String(error);
+  const raw = JSON.stringify({ threw: message });
+  return { outcome: "unknown", class: "internal", code: "connector-threw", message, raw };
+}
+
+function outOfTime(timeoutMs: number): SendAnswer {
+  const message = `no answer within ${timeoutMs} ms`;
+  const raw = JSON.stringify({ timeoutMs });
+  return { outcome: "unknown", class: "transient", code: "mutation-timeout", message, raw };
+}

@@ -1,22 +1,36 @@
 /**
  * A person's decisions, made on the facts of the moment and refused when those have changed (02 §6). The rules are the
  * core's; this file reads, asks, applies, and says who was first.
+ *
+ * P1. What is acknowledged is durable, with its audit row.
+ * P2. Of concurrent decisions one wins; the others are told that something has changed.
  */
+import { archive, unarchive } from "../core/archive.ts";
 import type { Change } from "../core/change.ts";
-import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
-import type { DeliveryId, RunId, WorkflowId } from "../core/ids.ts";
+import type { HandlerFacts, RunFacts, WorkflowFacts } from "../core/facts.ts";
+import type { DeliveryId, InputId, RunId, WorkflowId } from "../core/ids.ts";
 import {
-  type Operator as Person,
+  type DeliveryFacts,
+  editState,
   pause,
+  type Operator as Person,
   type Refused,
+  renewDelivery,
   resume,
   runNow,
   skipDelivery,
+  skipInput,
 } from "../core/operate.ts";
-import { type Decision, decide, refusal } from "../core/resolve.ts";
+import { settleOrphans } from "../core/orphans.ts";
+import { type Decision, decide, refusal, unblocked } from "../core/resolve.ts";
+import type { Kind } from "../core/run.ts";
+import { setMode, stepOnce } from "../core/stepping.ts";
+import type { JsonText } from "../core/workflow.ts";
 import type { Parts } from "./parts.ts";
+import { canCheck, toolOf } from "./tools.ts";
 
 export type Decided = { ok: true } | { ok: false; code: string; message: string };
+export type By = Omit<Person, "atMs">;
 
 /** What the person was looking at when they decided. */
 export interface Expectation {
@@ -25,71 +39,187 @@ export interface Expectation {
   revision?: number;
 }
 
+export interface RunNow {
+  /** Where a producer and a consumer share the name. */
+  kind?: Kind;
+  /** The same key again is the same request: it is answered, not repeated. */
+  key?: string;
+}
+
+export interface Hooks {
+  poke(): void;
+  abort(workflow: WorkflowId): void;
+}
+
+const KEPT_KEYS = 1_000;
+const NOT_FOUND: Decided = { ok: false, code: "not_found", message: "there is no such thing" };
+
 export class Operator {
   readonly #parts: Parts;
-  readonly #poke: () => void;
+  readonly #hooks: Hooks;
+  readonly #keys = new Map<string, Promise<Decided>>();
 
-  constructor(parts: Parts, poke: () => void) {
+  constructor(parts: Parts, hooks: Hooks) {
     this.#parts = parts;
-    this.#poke = poke;
+    this.#hooks = hooks;
   }
 
-  async decide(
-    run: RunId,
-    decision: Decision,
-    by: Omit<Person, "atMs">,
-    expect: Expectation = {},
-  ): Promise<Decided> {
-    const { store, clock, world, downtime } = this.#parts;
+  async decide(run: RunId, decision: Decision, by: By, expect: Expectation = {}): Promise<Decided> {
+    const { store, clock, downtime } = this.#parts;
     const facts = await store.run(run);
-    if (!facts) return { ok: false, code: "not_found", message: "there is no such run" };
+    if (!facts) return NOT_FOUND;
     const stale = staleness(facts, expect);
     if (stale) return stale;
     const { mutation } = facts;
-    const tool =
-      mutation &&
-      (await world.tool({ workflow: facts.workflow.id, alias: mutation.alias, tool: mutation.tool }));
-    const canCheck = tool !== undefined && "kind" in tool && tool.canCheck;
-    const why = refusal(facts, decision, canCheck);
+    const atMs = clock.nowMs();
+    const tool = mutation && (await toolOf(this.#parts, facts, mutation));
+    const checkable = mutation !== undefined && tool !== undefined && canCheck(tool, mutation, atMs);
+    const why = refusal(facts, decision, checkable);
     if (why) return { ok: false, code: "wrong_state", message: why };
-    return this.#apply(decide(facts, decision, { ...by, atMs: clock.nowMs(), down: downtime, canCheck }));
+    const deciding = { ...by, atMs, down: downtime, canCheck: checkable, inbox: store.newId() };
+    return this.#apply(decide(facts, decision, deciding));
   }
 
-  runNow(workflow: WorkflowId, handler: string | undefined, by: Omit<Person, "atMs">): Promise<Decided> {
-    return this.#on(
-      workflow,
-      (facts, person) => {
-        const named = handler === undefined ? undefined : facts.handlers.find((one) => one.name === handler);
-        if (handler !== undefined && !named)
-          return { refused: `there is no handler ${handler}`, code: "wrong_state" };
+  /** Queues every producer, or runs or wakes one handler. */
+  runNow(
+    workflow: WorkflowId,
+    handler: string | undefined,
+    by: By,
+    { kind, key }: RunNow = {},
+  ): Promise<Decided> {
+    const once = () =>
+      this.#on(workflow, by, (facts, person) => {
+        const named = handler === undefined ? undefined : handlerOf(facts, handler, kind);
+        if (handler !== undefined && !named) return noHandler(handler);
         return runNow(facts, named, person);
-      },
-      by,
+      });
+    return key === undefined ? once() : this.#once(`${workflow}/${key}`, once);
+  }
+
+  /** Drains; with `abort` the script that runs now is ended early, but never a call in flight. */
+  async pause(workflow: WorkflowId, by: By, { abort = false } = {}): Promise<Decided> {
+    const decided = await this.#on(workflow, by, pause);
+    if (decided.ok && abort) this.#hooks.abort(workflow);
+    return decided;
+  }
+
+  resume(workflow: WorkflowId, by: By): Promise<Decided> {
+    return this.#on(workflow, by, resume);
+  }
+
+  archive(workflow: WorkflowId, by: By): Promise<Decided> {
+    const { store, downtime: down } = this.#parts;
+    return this.#on(workflow, by, (facts, person, open) =>
+      archive(facts, open, person, { down, inbox: store.newId() }),
     );
   }
 
-  pause(workflow: WorkflowId, by: Omit<Person, "atMs">): Promise<Decided> {
-    return this.#on(workflow, pause, by);
+  unarchive(workflow: WorkflowId, by: By): Promise<Decided> {
+    return this.#on(workflow, by, unarchive);
   }
 
-  resume(workflow: WorkflowId, by: Omit<Person, "atMs">): Promise<Decided> {
-    return this.#on(workflow, resume, by);
+  orphans(
+    workflow: WorkflowId,
+    consumer: string,
+    action: "keep" | "skip" | { moveTo: string },
+    by: By,
+  ): Promise<Decided> {
+    return this.#on(workflow, by, (facts, person) => {
+      const named = handlerOf(facts, consumer, "consumer");
+      return named ? settleOrphans(facts, named, action, person) : noHandler(consumer);
+    });
   }
 
-  async skipDelivery(delivery: DeliveryId, by: Omit<Person, "atMs">): Promise<Decided> {
+  editState(
+    workflow: WorkflowId,
+    handler: { name: string; kind?: Kind },
+    state: JsonText | null,
+    by: By,
+  ): Promise<Decided> {
+    return this.#on(workflow, by, (facts, person) => {
+      const named = handlerOf(facts, handler.name, handler.kind);
+      return named ? editState(facts, named, state, person) : noHandler(handler.name);
+    });
+  }
+
+  setMode(workflow: WorkflowId, mode: "auto" | "step", by: By): Promise<Decided> {
+    return this.#on(workflow, by, (facts, person, open) => setMode(facts, open, mode, person));
+  }
+
+  step(workflow: WorkflowId, by: By): Promise<Decided> {
+    return this.#on(workflow, by, (_, person, open) => stepOnce(open, person));
+  }
+
+  /** What a run of this workflow waited for is there again: reconnected, granted, bound. */
+  unblock(workflow: WorkflowId, what: "auth" | "permission" | "binding", by: By): Promise<Decided> {
+    return this.#on(workflow, by, (_, person, open) => {
+      const change = open && unblocked(open, what, person);
+      return change ?? { refused: "no run waits for that", code: "wrong_state" };
+    });
+  }
+
+  skipDelivery(delivery: DeliveryId, by: By): Promise<Decided> {
+    return this.#onDelivery(delivery, by, skipDelivery);
+  }
+
+  requeue(delivery: DeliveryId, by: By, priorOutcome?: "not-applied"): Promise<Decided> {
+    return this.#onDelivery(delivery, by, (facts, person) =>
+      renewDelivery(facts, "requeue", priorOutcome, person),
+    );
+  }
+
+  reprocess(delivery: DeliveryId, by: By): Promise<Decided> {
+    return this.#onDelivery(delivery, by, (facts, person) =>
+      renewDelivery(facts, "reprocess", undefined, person),
+    );
+  }
+
+  /** All that an input caused; what is not in an allowed state is left, and named. */
+  async skipInput(
+    workflow: WorkflowId,
+    input: InputId,
+    by: By,
+  ): Promise<Decided & { left?: { delivery: DeliveryId; why: string }[] }> {
+    const { store, clock } = this.#parts;
+    const facts = await store.workflow(workflow);
+    if (!facts) return NOT_FOUND;
+    const caused = (await store.caused(input)).filter((one) => one.workflow.id === workflow);
+    const { change, left } = skipInput(facts, input, caused, { ...by, atMs: clock.nowMs() });
+    return { ...(change ? await this.#apply(change) : { ok: true as const }), left };
+  }
+
+  async #onDelivery(
+    delivery: DeliveryId,
+    by: By,
+    act: (facts: DeliveryFacts, person: Person) => Change | Refused,
+  ): Promise<Decided> {
     const facts = await this.#parts.store.delivery(delivery);
-    if (!facts) return { ok: false, code: "not_found", message: "there is no such delivery" };
-    return this.#attempt(skipDelivery(facts, { ...by, atMs: this.#parts.clock.nowMs() }));
+    return facts ? this.#attempt(act(facts, { ...by, atMs: this.#parts.clock.nowMs() })) : NOT_FOUND;
   }
 
   async #on(
     workflow: WorkflowId,
-    act: (facts: WorkflowFacts, person: Person) => Change | Refused,
-    by: Omit<Person, "atMs">,
+    by: By,
+    act: (facts: WorkflowFacts, person: Person, open: RunFacts | undefined) => Change | Refused,
   ): Promise<Decided> {
-    const facts = await this.#parts.store.workflow(workflow);
-    if (!facts) return { ok: false, code: "not_found", message: "there is no such workflow" };
-    return this.#attempt(act(facts, { ...by, atMs: this.#parts.clock.nowMs() }));
+    const { store, clock } = this.#parts;
+    const facts = await store.workflow(workflow);
+    if (!facts) return NOT_FOUND;
+    const open = facts.openRun && (await store.run(facts.openRun.id));
+    return this.#attempt(act(facts, { ...by, atMs: clock.nowMs() }, open));
+  }
+
+  /** The first request with a key is made; a refused one may be tried again. */
+  #once(key: string, act: () => Promise<Decided>): Promise<Decided> {
+    const known = this.#keys.get(key);
+    if (known) return known;
+    const made = act().then((decided) => {
+      if (!decided.ok) this.#keys.delete(key);
+      return decided;
+    });
+    if (this.#keys.size >= KEPT_KEYS) this.#keys.delete(this.#keys.keys().next().value as string);
+    this.#keys.set(key, made);
+    return made;
   }
 
   async #attempt(change: Change | Refused): Promise<Decided> {
@@ -99,12 +229,23 @@ export class Operator {
 
   async #apply(change: Change): Promise<Decided> {
     const { store } = this.#parts;
-    const result = await store.apply(change, { level: "durable", fence: store.fence });
-    this.#poke();
+    const result = await store.apply(change, { level: "durable", fence: store.fence }); // (P1)
+    this.#hooks.poke();
     if (result.ok) return { ok: true };
-    return { ok: false, code: "changed", message: "somebody or something was faster: look again" };
+    if (result.because === "not-idle")
+      return { ok: false, code: "run_active", message: "a run of it is open" };
+    return { ok: false, code: "changed", message: "somebody or something was faster: look again" }; // (P2)
   }
 }
+
+function handlerOf({ handlers }: WorkflowFacts, name: string, kind?: Kind): HandlerFacts | undefined {
+  return handlers.find((one) => one.name === name && (kind === undefined || one.kind === kind));
+}
+
+const noHandler = (name: string): Refused => ({
+  refused: `there is no handler ${name}`,
+  code: "wrong_state",
+});
 
 function staleness({ run, mutation }: RunFacts, expect: Expectation): Decided | undefined {
   const same =

@@ -2,7 +2,9 @@
 import type { RunFacts } from "../core/facts.ts";
 import type { EpochMs } from "../core/ids.ts";
 import { type EffectivePolicy, type Unit } from "../core/policy.ts";
+import type { Run } from "../core/run.ts";
 import type { DownSpan } from "../core/slots.ts";
+import type { JsonText } from "../core/workflow.ts";
 import type { Clock } from "../ports/clock.ts";
 import type { World } from "../ports/connector.ts";
 import type { Sandbox, Script } from "../ports/sandbox.ts";
@@ -21,6 +23,8 @@ export interface Parts {
   fused: boolean;
   hash: (text: string) => string;
   tell: Tell;
+  /** Most characters of a unit's transcript; a longer one is recorded without its answers. 0: none is recorded. */
+  transcriptChars?: number;
 }
 
 /** What just happened, for logs, terminals and metrics; told afterwards, never asked. */
@@ -32,8 +36,15 @@ export type EngineEvent =
   | { kind: "run.logged"; facts: RunFacts; lines: { level: string; message: string }[] }
   | { kind: "engine.warning"; message: string; atMs: EpochMs };
 
+/** Whose policy: a handler of a workflow and, once it exists, its run with what a person said for it alone. */
+export type PolicyOwner = Pick<RunFacts, "workflow" | "handler"> & {
+  run?: Pick<Run, "policy" | "resolution">;
+};
+
 export interface Policies {
-  effective<U extends Unit>(unit: U, facts: RunFacts, tool?: string): EffectivePolicy<U>;
+  effective<U extends Unit>(unit: U, of: PolicyOwner, tool?: string): EffectivePolicy<U>;
+  /** What the next attempt keeps of it, as data: what differs from the built-in defaults. */
+  recorded(of: PolicyOwner): JsonText | undefined;
 }
 
 /** Versions, ready to run. */

@@ -1,28 +1,80 @@
-/** The policy in force for a unit of a run, resolved once per handler and unit. */
-import type { RunFacts } from "../core/facts.ts";
+/**
+ * The policy in force for a unit of a run. Resolved once per handler and unit; what a person said for one chain is
+ * resolved each time, over the rest.
+ */
 import type { EffectivePolicy, Unit } from "../core/policy.ts";
-import { type PolicyLayer, resolvePolicy } from "../core/policy-resolve.ts";
-import type { Policies } from "./parts.ts";
+import { type CallPolicy, type PolicyLayer, resolvePolicy } from "../core/policy-resolve.ts";
+import type { JsonText } from "../core/workflow.ts";
+import type { Policies, PolicyOwner } from "./parts.ts";
+
+/** `policy` of a run: the call-time rules of its chain, and what its units have that is not the default. */
+interface Recorded {
+  call?: CallPolicy;
+  units?: Partial<Record<Unit, Record<string, unknown>>>;
+}
+
+const OF_PRODUCER: readonly Unit[] = ["producer"];
+const OF_CONSUMER: readonly Unit[] = ["prepare", "mutate", "next"];
 
 export function policiesOf(layers: readonly PolicyLayer[]): Policies {
   const known = new Map<string, EffectivePolicy<Unit>>();
+  const recorded = new Map<string, JsonText | undefined>();
+
+  const resolve = <U extends Unit>(unit: U, of: PolicyOwner, call: CallPolicy | undefined, tool?: string) => {
+    const { workflow, handler } = of;
+    const subject = {
+      scope: unit,
+      workflow: workflow.name,
+      labels: {},
+      handler: handler.name,
+      type: handler.kind,
+      ...(tool === undefined ? {} : { tool }),
+    };
+    const own: PolicyLayer[] = call ? [{ level: "call", rules: call.rules }] : [];
+    return resolvePolicy(call?.replace ? own : [...own, ...layers], subject);
+  };
+
+  const unitsOf = (of: PolicyOwner, call: CallPolicy | undefined): Recorded["units"] => {
+    const units: NonNullable<Recorded["units"]> = {};
+    for (const unit of of.handler.kind === "producer" ? OF_PRODUCER : OF_CONSUMER) {
+      const { policy, sources } = resolve(unit, of, call);
+      const set = Object.entries(policy).filter(([field]) =>
+        Object.entries(sources).some(
+          ([leaf, source]) => (leaf === field || leaf.startsWith(`${field}.`)) && source.level !== "default",
+        ),
+      );
+      if (set.length > 0) units[unit] = Object.fromEntries(set);
+    }
+    return Object.keys(units).length > 0 ? units : undefined;
+  };
+
   return {
-    effective<U extends Unit>(unit: U, { workflow, handler }: RunFacts, tool?: string): EffectivePolicy<U> {
-      const key = `${workflow.id}/${handler.id}/${unit}/${tool ?? ""}`;
+    effective<U extends Unit>(unit: U, of: PolicyOwner, tool?: string): EffectivePolicy<U> {
+      const call = callOf(of);
+      if (call) return resolve(unit, of, call, tool).policy;
+      const key = `${of.workflow.id}/${of.handler.id}/${unit}/${tool ?? ""}`;
       let policy = known.get(key) as EffectivePolicy<U> | undefined;
       if (!policy) {
-        const subject = {
-          scope: unit,
-          workflow: workflow.name,
-          labels: {},
-          handler: handler.name,
-          type: handler.kind,
-          ...(tool === undefined ? {} : { tool }),
-        };
-        policy = resolvePolicy([...layers], subject).policy;
+        policy = resolve(unit, of, undefined, tool).policy;
         known.set(key, policy as EffectivePolicy<Unit>);
       }
       return policy;
     },
+    recorded(of) {
+      const call = callOf(of);
+      const key = `${of.workflow.id}/${of.handler.id}`;
+      if (!call && recorded.has(key)) return recorded.get(key);
+      const units = unitsOf(of, call);
+      const all: Recorded = { ...(call ? { call } : {}), ...(units ? { units } : {}) };
+      const text = call || units ? JSON.stringify(all) : undefined;
+      if (!call) recorded.set(key, text);
+      return text;
+    },
   };
+}
+
+/** The newest word of a person counts for the chain from there on. */
+function callOf({ run }: PolicyOwner): CallPolicy | undefined {
+  if (run?.resolution?.policy !== undefined) return JSON.parse(run.resolution.policy) as CallPolicy;
+  return run?.policy === undefined ? undefined : (JSON.parse(run.policy) as Recorded).call;
 }

@@ -1,44 +1,69 @@
 /**
- * Unknown outcomes, checked: at once, then with backoff, until a proof or a person (02 §5.2). Never sends a new decision.
+ * Unknown outcomes, checked: at once, then with backoff, until a proof or a person (02 §5.2). Never makes a new decision.
+ *
+ * R1. A check is claimed in the store before it begins; another host, or a later life of this one, waits its time out.
+ * R2. A re-send is the recorded bytes with the recorded key, while the key lives; durable before the first byte.
+ * R3. A check that finds nothing to do is not asked for again before the next sweep.
  */
 import { backoffDelayMs } from "../core/backoff.ts";
-import type { RunFacts } from "../core/facts.ts";
+import type { Change } from "../core/change.ts";
+import { follow } from "../core/facts.ts";
 import type { RunId } from "../core/ids.ts";
-import { isUnknown, type Mutation } from "../core/mutation.ts";
-import { checked } from "../core/settle.ts";
-import { recordedCall } from "./mutator.ts";
+import { isUnknown, proofNow } from "../core/mutation.ts";
+import { type CheckAnswer, type CheckPolicy, checked, checking, resending } from "../core/settle.ts";
+import type { JsonText } from "../core/workflow.ts";
+import type { SendAnswer, Tool, ToolFailure } from "../ports/connector.ts";
+import type { Level } from "../ports/store.ts";
+import { budget } from "./failures.ts";
 import type { Parts } from "./parts.ts";
+import { msOf, within } from "./timeout.ts";
+import { recordedCall, toolOf, type WithRow } from "./tools.ts";
 
 const AT_ONCE = 8;
+const SWEEP_MS = 30_000;
+/** A claim outlives the check itself by this much. */
+const MARGIN_MS = 5_000;
+
+/** What a check found; of a re-send also what came back. */
+interface Found {
+  facts: WithRow;
+  answer: CheckAnswer;
+  resent?: JsonText;
+}
 
 export class Reconciler {
   readonly #parts: Parts;
   readonly #checking = new Map<RunId, Promise<void>>();
-  #poke: () => void = () => {};
+  readonly #barren = new Map<RunId, number>();
+  #settled: () => void = () => {};
 
   constructor(parts: Parts) {
     this.#parts = parts;
   }
 
-  onSettled(poke: () => void): void {
-    this.#poke = poke;
+  onSettled(settled: () => void): void {
+    this.#settled = settled;
   }
 
   /** Starts the checks that are due; does not wait for them. */
   async checkDue(): Promise<void> {
     const { store, clock } = this.#parts;
-    const free = AT_ONCE - this.#checking.size;
-    if (free <= 0) return;
-    for (const run of await store.checksDue(clock.nowMs(), AT_ONCE)) {
-      if (this.#checking.has(run)) continue;
+    const nowMs = clock.nowMs();
+    if (this.#checking.size >= AT_ONCE) return;
+    for (const [run, untilMs] of this.#barren) if (untilMs <= nowMs) this.#barren.delete(run);
+    const limit = AT_ONCE + this.#barren.size;
+    for (const run of await store.checksDue(nowMs, limit)) {
+      if (this.#checking.has(run) || this.#barren.has(run) || this.#checking.size >= AT_ONCE) continue;
       const done = this.#check(run)
         .catch((error: unknown) => {
           const message = `check of run ${run}: ${error instanceof Error ? error.message : String(error)}`;
           this.#parts.tell({ kind: "engine.warning", message, atMs: clock.nowMs() });
+          return false;
         })
-        .finally(() => {
+        .then((moved) => {
           this.#checking.delete(run);
-          this.#poke();
+          if (!moved) this.#barren.set(run, clock.nowMs() + SWEEP_MS); // (R3)
+          this.#settled();
         });
       this.#checking.set(run, done);
     }
@@ -48,22 +73,109 @@ export class Reconciler {
     await Promise.all(this.#checking.values());
   }
 
-  async #check(run: RunId): Promise<void> {
-    const { store, clock, world, policies } = this.#parts;
+  /** False when there was nothing to check, or somebody else was faster. */
+  async #check(run: RunId): Promise<boolean> {
+    const { store, policies } = this.#parts;
     const facts = await store.run(run);
-    if (!facts?.mutation || !isUnknown(facts.mutation.status) || facts.run.status === "active") return;
-    const { mutation } = facts;
-    const answer = await world.check(recordedCall(facts, mutation));
-    const policy = policies.effective("mutation", facts, `${mutation.alias}.${mutation.tool}`).check;
-    const delay = {
-      backoff: "exponential" as const,
-      baseDelayMs: policy.baseDelayMs,
-      maxDelayMs: policy.maxDelayMs,
-    };
-    const delayMs = backoffDelayMs(delay, mutation.checks, clock.chance());
-    const withRow: RunFacts & { mutation: Mutation } = { ...facts, mutation };
-    const budget = { maxAttempts: policy.maxAttempts, delayMs };
-    const change = checked(withRow, answer, budget, store.newId(), clock.nowMs());
-    await store.apply(change, { level: "durable", fence: store.fence });
+    if (!facts?.mutation || !isUnknown(facts.mutation.status) || facts.run.status === "active") return false;
+    const row: WithRow = { ...facts, mutation: facts.mutation };
+    const tool = await toolOf(this.#parts, row, row.mutation);
+    const timeoutMs = msOf(policies.effective("check", facts, labelOf(row)).timeoutMs);
+    const nowMs = this.#now();
+    const claim = checking(row, nowMs + timeoutMs + MARGIN_MS, nowMs);
+    if (!(await this.#apply(claim, "durable"))) return false; // (R1)
+    const found = await this.#ask(follow(row, claim) as WithRow, tool, timeoutMs);
+    return found !== undefined && this.#conclude(found, tool);
   }
+
+  async #ask(facts: WithRow, tool: Tool | ToolFailure, timeoutMs: number): Promise<Found | undefined> {
+    const { world, clock } = this.#parts;
+    const { mutation } = facts;
+    if ("class" in tool) return { facts, answer: { says: tool.class === "auth" ? "auth" : "unsure" } };
+    const call = recordedCall(facts, mutation);
+    if (proofNow(mutation, { configVersion: tool.configVersion, atMs: this.#now() }) === "key")
+      return this.#resend(facts, tool, timeoutMs);
+    if (!tool.canCheck) return { facts, answer: { says: "unsure" } };
+    const asked = world.check(call).catch((): CheckAnswer => ({ says: "unsure" }));
+    const awaited = await within(clock, timeoutMs, asked);
+    return { facts, answer: awaited.inTime ? awaited.result : { says: "unsure" } };
+  }
+
+  /** (R2) */
+  async #resend(facts: WithRow, tool: Tool, timeoutMs: number): Promise<Found | undefined> {
+    const { world, clock } = this.#parts;
+    const { mutation } = facts;
+    const nowMs = this.#now();
+    const call = recordedCall(facts, mutation);
+    const send = {
+      n: mutation.sends + 1,
+      atMs: nowMs,
+      bytesHash: await world.fingerprint(call),
+      idempotencyKey: mutation.idempotencyKey,
+    };
+    const leaving = resending(facts, send, tool.configVersion, nowMs);
+    if (!(await this.#apply(leaving, "durable"))) return undefined;
+    const abort = new AbortController();
+    const sent = world.send({ ...call, signal: abort.signal }).catch(() => undefined);
+    const awaited = await within(clock, timeoutMs, sent);
+    if (!awaited.inTime) abort.abort();
+    const answer = awaited.inTime ? awaited.result : undefined;
+    return {
+      facts: follow(facts, leaving) as WithRow,
+      answer: meaningOf(answer),
+      resent: answer?.raw ?? JSON.stringify({ timeoutMs }),
+    };
+  }
+
+  async #conclude({ facts, answer, resent }: Found, tool: Tool | ToolFailure): Promise<boolean> {
+    const { mutation } = facts;
+    const nowMs = this.#now();
+    const change = checked(facts, answer, this.#policy(facts, tool), this.#parts.store.newId(), nowMs);
+    if (resent !== undefined)
+      change.writes.push({
+        do: "send.end",
+        mutation: mutation.id,
+        n: mutation.sends,
+        endedAtMs: nowMs,
+        answer: resent,
+      });
+    return this.#apply(change, "durable");
+  }
+
+  #policy(facts: WithRow, tool: Tool | ToolFailure): CheckPolicy {
+    const { policies, clock, downtime } = this.#parts;
+    const { check } = policies.effective("mutation", facts, labelOf(facts));
+    const error = { class: "transient" as const, code: "not-applied", message: "", tool: labelOf(facts) };
+    const { baseDelayMs, maxDelayMs, maxAttempts, maxElapsedMs } = check;
+    const delay = { backoff: "exponential" as const, baseDelayMs, maxDelayMs };
+    // Nobody left to ask: no further attempt would say more.
+    const mute = !("class" in tool) && !tool.canCheck && facts.mutation.proof !== "key";
+    return {
+      maxAttempts: mute ? 0 : maxAttempts,
+      delayMs: backoffDelayMs(delay, facts.mutation.checks, clock.chance()),
+      maxElapsedMs,
+      proven: { ...budget(this.#parts, facts, { error, ofCall: true }), down: downtime },
+      ...("class" in tool ? {} : { configVersion: tool.configVersion }),
+    };
+  }
+
+  async #apply(change: Change, level: Level): Promise<boolean> {
+    const { store } = this.#parts;
+    return (await store.apply(change, { level, fence: store.fence })).ok;
+  }
+
+  #now(): number {
+    return this.#parts.clock.nowMs();
+  }
+}
+
+const labelOf = ({ mutation: { alias, tool } }: WithRow): string => `${alias}.${tool}`;
+
+/** Of a re-send only success is an answer, and who is not let in cannot ask. */
+function meaningOf(answer: SendAnswer | undefined): CheckAnswer {
+  if (answer?.outcome === "applied") {
+    const { result, resultInvalid } = answer;
+    return { says: "applied", result, ...(resultInvalid ? { resultInvalid } : {}) };
+  }
+  return { says: answer?.class === "auth" || answer?.class === "permission" ? "auth" : "unsure" };
 }

@@ -2,42 +2,62 @@
  * What was active in a host that is gone → crashed, with its successor where the ledger demands one (02 §7). Runs before
  * anything is scheduled; doing it twice does nothing.
  */
+import type { RunFacts } from "../core/facts.ts";
 import { recover } from "../core/recover.ts";
+import type { RunError } from "../core/run.ts";
 import type { Parts } from "./parts.ts";
+import { canCheck, toolOf } from "./tools.ts";
 
 const BATCH = 200;
+const CRASHED: RunError = {
+  class: "internal",
+  code: "host-crashed",
+  message: "the host ended while this run was active",
+};
 
 /** How many runs were found. */
 export async function recoverInterrupted(parts: Parts): Promise<number> {
-  const { store, clock, world, fused } = parts;
+  const { store, tell, clock } = parts;
   let found = 0;
   for (;;) {
     const runs = await store.interrupted(BATCH);
-    if (runs.length === 0) return found;
+    let recovered = 0;
     for (const id of runs) {
       const facts = await store.run(id);
-      if (!facts) continue;
-      const { mutation } = facts;
-      const tool =
-        mutation &&
-        (await world.tool({ workflow: facts.workflow.id, alias: mutation.alias, tool: mutation.tool }));
-      const change = recover(
-        facts,
-        {
-          error: {
-            class: "internal",
-            code: "host-crashed",
-            message: "the host ended while this run was active",
-          },
-          inbox: store.newId(),
-          attempt: { id: store.newId(), host: store.fence.incarnation, fused },
-          canCheck: tool !== undefined && "kind" in tool && tool.canCheck,
-        },
-        clock.nowMs(),
-      );
-      if (!change) continue;
-      await store.apply(change, { level: "durable", fence: store.fence });
-      found++;
+      if (facts && (await recoverOne(parts, facts))) recovered++;
     }
+    found += recovered;
+    if (runs.length > 0 && recovered === 0)
+      tell({
+        kind: "engine.warning",
+        message: `${runs.length} interrupted runs could not be recovered`,
+        atMs: clock.nowMs(),
+      });
+    if (recovered === 0) return found;
   }
+}
+
+async function recoverOne(parts: Parts, facts: RunFacts): Promise<boolean> {
+  const { store, clock, fused, policies } = parts;
+  const { mutation } = facts;
+  const nowMs = clock.nowMs();
+  const tool = mutation && (await toolOf(parts, facts, mutation));
+  const policy = policies.recorded(facts);
+  const change = recover(
+    facts,
+    {
+      error: CRASHED,
+      inbox: store.newId(),
+      attempt: {
+        id: store.newId(),
+        host: store.fence.incarnation,
+        fused,
+        ...(policy === undefined ? {} : { policy }),
+      },
+      canCheck: mutation !== undefined && tool !== undefined && canCheck(tool, mutation, nowMs),
+    },
+    nowMs,
+  );
+  if (!change) return false;
+  return (await store.apply(change, { level: "durable", fence: store.fence })).ok;
 }

@@ -3,53 +3,87 @@
  * due time, a slow sweep behind it, a bounded number of slots. Which handler of a workflow runs is `core/trigger.ts`.
  *
  * H1. A run is active only while it holds a slot.
- * H2. Round robin over namespaces, then longest waiting.
+ * H2. Round robin over namespaces, then priority, then longest waiting: `core/turns.ts`.
  * H3. Between due times the store is not asked, but for the sweep.
+ * H4. A workflow that seemed due and had nothing to do is left alone until the sweep, or until somebody does something.
  */
 import type { Change } from "../core/change.ts";
 import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
 import type { NamespaceId, RunId, WorkflowId } from "../core/ids.ts";
 import { claim } from "../core/retry.ts";
+import { isApproved } from "../core/run.ts";
 import { type Attempt, start } from "../core/start.ts";
 import { choose } from "../core/trigger.ts";
-import type { DueWorkflow } from "../ports/store.ts";
+import { inTurn } from "../core/turns.ts";
+import type { DueWorkflow, Level } from "../ports/store.ts";
+import { reanchor, reanchorAll } from "./clock-jump.ts";
 import type { Executor } from "./executor.ts";
-import type { Parts } from "./parts.ts";
+import type { Parts, PolicyOwner } from "./parts.ts";
 import type { Reconciler } from "./reconciler.ts";
+import { within } from "./timeout.ts";
+import { isFused } from "./unit.ts";
 
 const SWEEP_MS = 30_000;
 const LOOK_AHEAD = 4;
+/** With more than a look ahead waiting, so many are looked at, but only now and then. */
+const BACKLOG = 2_000;
+const BACKLOG_EVERY_MS = 250;
+const CLOCK_STEP_MS = 1_000;
+const TRIES = 3;
+
+interface Running {
+  done: Promise<void>;
+  abort: AbortController;
+}
+
+/** A first step that was decided: the run to drive once it is applied. */
+interface Begun {
+  change: Change;
+  level: Level;
+  run?: RunId;
+  /** An approved call: applied, it is on its way. */
+  called?: boolean;
+}
 
 export class Scheduler {
   readonly #parts: Parts;
   readonly #executor: Executor;
   readonly #reconciler: Reconciler;
   readonly #slots: number;
-  readonly #running = new Map<WorkflowId, { done: Promise<void>; abort: AbortController; run?: RunId }>();
-  readonly #lastServed = new Map<NamespaceId, number>();
-  #served = 0;
+  readonly #running = new Map<WorkflowId, Running>();
+  readonly #barren = new Map<WorkflowId, number>();
+  readonly #served = new Map<NamespaceId, number>();
+  #turn = 0;
+  #backlog: DueWorkflow[] = [];
+  #backlogReadMs = Number.NEGATIVE_INFINITY;
   #forget: () => void = () => {};
-  #ticking = false;
+  #ticking: Promise<void> | undefined;
   #again = false;
   #stopped = true;
+  /** Wall minus monotonic time: falls when the clock is set back. */
+  #offsetMs: number | undefined;
+  #setBack: boolean;
 
   constructor(parts: Parts, executor: Executor, reconciler: Reconciler, slots: number) {
     this.#parts = parts;
     this.#executor = executor;
     this.#reconciler = reconciler;
     this.#slots = slots;
+    this.#setBack = false;
   }
 
   start(): void {
     this.#stopped = false;
+    const nowMs = this.#parts.clock.nowMs();
+    // The last life ended later than now: the clock was set back in between.
+    this.#setBack = this.#parts.downtime.some(({ fromMs }) => fromMs > nowMs + CLOCK_STEP_MS);
     this.poke();
   }
 
-  /** Something may have become due. */
+  /** Somebody did something: what seemed to have nothing to do may have. */
   poke(): void {
-    if (this.#stopped) return;
-    this.#again = true;
-    if (!this.#ticking) void this.#tick();
+    this.#barren.clear();
+    this.#look();
   }
 
   /** Ends a run early, but never a call in flight: the engine only stops waiting for the script. */
@@ -57,89 +91,195 @@ export class Scheduler {
     this.#running.get(workflow)?.abort.abort();
   }
 
-  /** Claims nothing more and waits for what runs. */
-  async stop(): Promise<void> {
+  /** Claims nothing more, waits for what runs as long as `graceMs`, and then ends the scripts that still do. */
+  async stop(graceMs: number): Promise<void> {
     this.#stopped = true;
     this.#forget();
-    await Promise.all([...this.#running.values()].map((one) => one.done));
-    await this.#reconciler.idle();
+    await this.#ticking;
+    const { clock } = this.#parts;
+    const all = async () => {
+      await Promise.all([...this.#running.values()].map((one) => one.done));
+      await this.#reconciler.idle();
+    };
+    const finished = await within(clock, graceMs, all());
+    if (finished.inTime) return;
+    for (const { abort } of this.#running.values()) abort.abort();
+    await within(clock, CLOCK_STEP_MS, all());
   }
 
   get active(): number {
     return this.#running.size;
   }
 
+  #look(): void {
+    if (this.#stopped) return;
+    this.#again = true;
+    this.#ticking ??= this.#tick()
+      .catch((error: unknown) => this.#warn(`scheduling: ${messageOf(error)}`))
+      .finally(() => {
+        this.#ticking = undefined;
+        if (this.#again) this.#look();
+        else void this.#sleep().catch((error: unknown) => this.#warn(`scheduling: ${messageOf(error)}`));
+      });
+  }
+
   async #tick(): Promise<void> {
-    this.#ticking = true;
     this.#forget();
     while (this.#again && !this.#stopped) {
       this.#again = false;
+      await this.#watchClock();
       await this.#reconciler.checkDue();
       const free = this.#slots - this.#running.size;
-      if (free <= 0) break;
-      const due = await this.#parts.store.due(this.#parts.clock.nowMs(), this.#slots * LOOK_AHEAD);
-      const waiting = this.#inTurn(due.filter((one) => !this.#running.has(one.workflow)));
-      for (const one of waiting.slice(0, free)) this.#serve(one);
+      if (free <= 0) continue;
+      const nowMs = this.#parts.clock.nowMs();
+      const waiting = await this.#waiting(nowMs);
+      const served = (namespace: NamespaceId) => this.#served.get(namespace) ?? 0;
+      if (!this.#stopped) for (const one of inTurn(waiting, served, nowMs, free)) this.#serve(one); // (H2)
     }
-    this.#ticking = false;
-    if (!this.#stopped) await this.#sleep();
   }
 
   /** Until the next due time; whoever makes something due earlier pokes (H3). */
   async #sleep(): Promise<void> {
-    const nowMs = this.#parts.clock.nowMs();
-    const next = (await this.#parts.store.nextDueAt()) ?? Number.POSITIVE_INFINITY;
+    if (this.#stopped) return;
+    const { store, clock } = this.#parts;
+    const next = (await store.nextDueAt()) ?? Number.POSITIVE_INFINITY;
     if (this.#stopped || this.#ticking) return;
     this.#forget();
-    const atMs = next > nowMs ? Math.min(next, nowMs + SWEEP_MS) : nowMs + SWEEP_MS;
-    this.#forget = this.#parts.clock.at(atMs, () => this.poke());
+    const nowMs = clock.nowMs();
+    const atMs = next > nowMs ? Math.min(next, nowMs + SWEEP_MS) : nowMs + SWEEP_MS; // (H4)
+    this.#forget = clock.at(atMs, () => this.#look());
   }
 
-  #inTurn(due: DueWorkflow[]): DueWorkflow[] {
-    const served = (one: DueWorkflow) => this.#lastServed.get(one.namespace) ?? 0;
-    return due.sort((a, b) => served(a) - served(b) || a.dueAtMs - b.dueAtMs); // (H2)
+  async #waiting(nowMs: number): Promise<DueWorkflow[]> {
+    const { store, clock } = this.#parts;
+    for (const [workflow, untilMs] of this.#barren) if (untilMs <= nowMs) this.#barren.delete(workflow);
+    const limit = this.#slots * LOOK_AHEAD + this.#barren.size;
+    const due = await store.due(nowMs, limit);
+    const monotonicMs = clock.monotonicMs();
+    if (due.length < limit) this.#backlog = [];
+    else if (monotonicMs - this.#backlogReadMs >= BACKLOG_EVERY_MS) {
+      this.#backlog = await store.due(nowMs, BACKLOG);
+      this.#backlogReadMs = monotonicMs;
+    }
+    const known = new Set(due.map((one) => one.workflow));
+    const more = this.#backlog.filter((one) => !known.has(one.workflow));
+    return [...due, ...more].filter(
+      ({ workflow }) => !this.#running.has(workflow) && !this.#barren.has(workflow),
+    );
   }
 
   #serve({ workflow, namespace }: DueWorkflow): void {
-    this.#lastServed.set(namespace, ++this.#served);
+    this.#served.set(namespace, ++this.#turn);
+    this.#backlog = this.#backlog.filter((one) => one.workflow !== workflow);
     const abort = new AbortController();
     const done = this.#run(workflow, abort.signal)
       .catch((error: unknown) => {
-        const message = `workflow ${workflow}: ${error instanceof Error ? error.message : String(error)}`;
-        this.#parts.tell({ kind: "engine.warning", message, atMs: this.#parts.clock.nowMs() });
+        this.#warn(`workflow ${workflow}: ${messageOf(error)}`);
+        return false;
       })
-      .finally(() => {
+      .then((moved) => {
         this.#running.delete(workflow);
-        this.poke();
+        if (!moved) this.#barren.set(workflow, this.#parts.clock.nowMs() + SWEEP_MS); // (H4)
+        this.#look();
       });
     this.#running.set(workflow, { done, abort }); // (H1)
   }
 
-  async #run(id: WorkflowId, signal: AbortSignal): Promise<void> {
-    const { store, clock } = this.#parts;
-    const workflow = await store.workflow(id);
-    if (!workflow) return;
-    const begun = await this.#begin(workflow, clock.nowMs());
-    if (!begun) return;
-    const result = await store.apply(begun.change, { level: "committed", fence: store.fence });
-    if (!result.ok || begun.run === undefined) return;
-    const facts = await store.run(begun.run);
-    if (facts) this.#parts.tell({ kind: "run.started", facts });
-    await this.#executor.drive(begun.run, signal);
+  /** False when nothing came of it. */
+  async #run(id: WorkflowId, signal: AbortSignal): Promise<boolean> {
+    const { store } = this.#parts;
+    for (let tries = 0; tries < TRIES; tries++) {
+      const workflow = await store.workflow(id);
+      const begun = workflow && (await this.#begin(workflow, this.#parts.clock.nowMs()));
+      if (!begun || this.#stopped) return false;
+      const result = await store.apply(begun.change, { level: begun.level, fence: store.fence });
+      if (!result.ok) continue;
+      if (begun.run !== undefined) await this.#drive(begun.run, signal, begun.called ?? false);
+      if (this.#setBack) await this.#replan(id);
+      return true;
+    }
+    return false;
   }
 
-  async #begin(workflow: WorkflowFacts, nowMs: number): Promise<{ change: Change; run?: RunId } | undefined> {
+  async #drive(id: RunId, signal: AbortSignal, called: boolean): Promise<void> {
+    const facts = await this.#parts.store.run(id);
+    if (facts) this.#parts.tell({ kind: "run.started", facts });
+    await this.#executor.drive(id, signal, called);
+  }
+
+  async #begin(workflow: WorkflowFacts, nowMs: number): Promise<Begun | undefined> {
     const choice = choose(workflow, nowMs);
     if (choice.next === "nothing") return undefined;
-    const { store, fused } = this.#parts;
-    const attempt: Attempt = { id: store.newId(), host: store.fence.incarnation, fused };
-    if (choice.next === "start")
-      return { change: start(workflow, choice.handler, choice.trigger, attempt, nowMs), run: attempt.id };
-    const facts = (await store.run(choice.run)) as RunFacts;
-    const change = claim(facts, attempt, nowMs);
-    const created = change.writes.find((write) => write.do === "run.create");
-    const resumed = change.writes.some((write) => write.do === "run.set" && write.set.status === "active");
-    const run = created?.do === "run.create" ? created.run.id : resumed ? facts.run.id : undefined;
-    return { change, ...(run === undefined ? {} : { run }) };
+    if (choice.next === "start") {
+      const { handler, trigger } = choice;
+      const attempt = this.#attempt({ workflow, handler });
+      const change = start(workflow, handler, trigger, attempt, nowMs);
+      return { change, level: "committed", ...(workflow.mode === "auto" ? { run: attempt.id } : {}) };
+    }
+    const facts = await this.#parts.store.run(choice.run);
+    return facts && this.#claim(facts, nowMs);
+  }
+
+  async #claim(facts: RunFacts, nowMs: number): Promise<Begun> {
+    const { run, mutation } = facts;
+    const attempt = this.#attempt(facts);
+    const approved = isApproved(run) && mutation;
+    const change = approved
+      ? await this.#executor.mutator.claim({ ...facts, mutation }, attempt)
+      : claim(facts, attempt, nowMs);
+    const called = change.writes.some((write) => write.do === "send.create");
+    const active = activeAfter(change);
+    return {
+      change,
+      level: called ? "durable" : "committed",
+      called,
+      ...(active === undefined ? {} : { run: active }),
+    };
+  }
+
+  #attempt(of: PolicyOwner): Attempt {
+    const { store, policies } = this.#parts;
+    const policy = policies.recorded(of);
+    const { deadlineMs } = policies.effective(of.handler.kind === "producer" ? "producer" : "prepare", of);
+    return {
+      id: store.newId(),
+      host: store.fence.incarnation,
+      fused: isFused(this.#parts, of),
+      ...(policy === undefined ? {} : { policy }),
+      ...(deadlineMs === "none" ? {} : { deadlineMs }),
+      ...(of.workflow.mode === "step" ? { hold: store.newId() } : {}),
+    };
+  }
+
+  async #watchClock(): Promise<void> {
+    const { clock } = this.#parts;
+    const offsetMs = clock.nowMs() - clock.monotonicMs();
+    const back = this.#offsetMs !== undefined && offsetMs < this.#offsetMs - CLOCK_STEP_MS;
+    const first = this.#offsetMs === undefined && this.#setBack;
+    this.#offsetMs = offsetMs;
+    if (!back && !first) return;
+    this.#setBack = true;
+    await reanchorAll(this.#parts);
+  }
+
+  /** Its chain was open when the clock was set back: its plan may still be of the old time. */
+  async #replan(id: WorkflowId): Promise<void> {
+    const workflow = await this.#parts.store.workflow(id);
+    if (workflow) await reanchor(this.#parts, workflow);
+  }
+
+  #warn(message: string): void {
+    this.#parts.tell({ kind: "engine.warning", message, atMs: this.#parts.clock.nowMs() });
   }
 }
+
+/** The run that the Change makes active, if it does. */
+function activeAfter({ writes }: Change): RunId | undefined {
+  for (const write of writes) {
+    if (write.do === "run.create" && write.run.status === "active") return write.run.id;
+    if (write.do === "run.set" && write.set.status === "active") return write.id;
+  }
+  return undefined;
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,0 +1,78 @@
+/**
+ * Housekeeping at quiet intervals: what has outlived its retention goes, a piece at a time. What goes, and what never
+ * does, is the store's business.
+ *
+ * J1. When wall and monotonic time disagree by more than an hour, nothing is thrown away: the clock may be wrong by
+ *     years (02 §1.12). It begins again once they have agreed for as long.
+ */
+import type { EpochMs } from "../core/ids.ts";
+import type { Parts } from "./parts.ts";
+
+const EVERY_MS = 600_000;
+const BETWEEN_MS = 100;
+const DISAGREE_MS = 3_600_000;
+
+/** One small piece of work; true when there is more to do. */
+export type Tidy = (nowMs: EpochMs) => Promise<boolean>;
+
+export class Janitor {
+  readonly #parts: Parts;
+  readonly #tidy: Tidy;
+  #forget: () => void = () => {};
+  #working: Promise<void> | undefined;
+  #stopped = true;
+  #started: { wallMs: number; monotonicMs: number } = { wallMs: 0, monotonicMs: 0 };
+
+  constructor(parts: Parts, tidy: Tidy) {
+    this.#parts = parts;
+    this.#tidy = tidy;
+  }
+
+  start(): void {
+    this.#stopped = false;
+    this.#agree();
+    this.#wait(EVERY_MS);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#forget();
+    await this.#working;
+  }
+
+  #wait(ms: number): void {
+    if (this.#stopped) return;
+    const { clock } = this.#parts;
+    this.#forget = clock.at(clock.nowMs() + ms, () => {
+      this.#working = this.#work();
+    });
+  }
+
+  async #work(): Promise<void> {
+    const { clock, tell } = this.#parts;
+    let more = false;
+    try {
+      if (this.#disagrees())
+        this.#agree(); // (J1)
+      else more = await this.#tidy(clock.nowMs());
+    } catch (error) {
+      tell({ kind: "engine.warning", message: `tidying: ${String(error)}`, atMs: clock.nowMs() });
+    }
+    this.#wait(more ? BETWEEN_MS : EVERY_MS);
+  }
+
+  #disagrees(): boolean {
+    const { clock, tell } = this.#parts;
+    const { wallMs, monotonicMs } = this.#started;
+    const apartMs = Math.abs(clock.nowMs() - wallMs - (clock.monotonicMs() - monotonicMs));
+    if (apartMs <= DISAGREE_MS) return false;
+    const message = `the clock jumped by ${Math.round(apartMs / 60_000)} minutes: nothing is tidied up for now`;
+    tell({ kind: "engine.warning", message, atMs: clock.nowMs() });
+    return true;
+  }
+
+  #agree(): void {
+    const { clock } = this.#parts;
+    this.#started = { wallMs: clock.nowMs(), monotonicMs: clock.monotonicMs() };
+  }
+}
