@@ -12,7 +12,12 @@ const SEQUENCES = proof ? 20_000 : 1_000;
 /** Fixed in the gate, so that a red gate is red again; the proof looks where nobody has looked. */
 const SEED = proof ? Date.now() % 2 ** 31 : 20_260_914;
 
-test(`${SEQUENCES} random sequences of commands do to the store what 02 says, and break no invariant of 08`, async () => {
+/** Twenty times what they take on a machine of their own. */
+const TIMEOUT_MS = proof ? 3_600_000 : 240_000;
+
+test(`${SEQUENCES} random sequences of commands do to the store what 02 says, and break no invariant of 08`, {
+  timeout: TIMEOUT_MS,
+}, async () => {
   const { caught, seen } = await runModel(SEQUENCES, SEED);
   if (caught) throw new Error(`seed ${SEED}: ${caught.message}`);
   // A model test that never gets anywhere finds nothing: each of these must have been seen often.
@@ -20,7 +25,7 @@ test(`${SEQUENCES} random sequences of commands do to the store what 02 says, an
   expect(rare).toEqual([]);
 });
 
-test("sequences on a file, with a new host on it after every crash", async () => {
+test("sequences on a file, with a new host on it after every crash", { timeout: TIMEOUT_MS }, async () => {
   const data = mkdtempSync(join(tmpdir(), "pawl-model-"));
   const open = () => openStore({ data, nowMs: () => 0 });
   try {
