@@ -154,12 +154,13 @@ describe("1.2, 1.3 what an ending does to the schedule", () => {
   });
 
   test("1.2 a manual run that found points due answers those too", () => {
-    const { slots } = settleSchedule(
+    const { slots, handler } = settleSchedule(
       producer({ trigger: { reason: "queued", atMs: NOW, manual: true, slot } }),
       "ran",
       [],
     );
     expect(slots.at(-1)).toMatchObject({ fate: "ran", toMs: NOW });
+    expect(handler).toEqual({ anchorMs: NOW, nextRunAtMs: NOW + 5 * MINUTE });
   });
 
   test("1.10 a plan that a deploy made while the chain was open stands", () => {
