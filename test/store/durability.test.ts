@@ -11,6 +11,7 @@ import { inspect } from "../../host/store/doctor.ts";
 import { verify } from "../../host/store/verify.ts";
 import { deployed, handlerOf, must, publish, wholeRun } from "../support/chain.ts";
 
+const TRACER = "strace";
 const CHILD = fileURLToPath(new URL("host-child.ts", import.meta.url));
 const folder = () => mkdtempSync(join(tmpdir(), "pawl-durability-"));
 const nowMs = () => 1_000;
@@ -29,7 +30,7 @@ const runs = (command: string, ...args: string[]): boolean => {
   }
 };
 
-const canTrace = () => runs("strace", "-o", "/dev/null", "true");
+const canTrace = () => runs(TRACER, "-o", "/dev/null", "true");
 
 /** strace of a host that publishes. */
 async function trace(durability: "barrier" | "full"): Promise<string[]> {
@@ -38,7 +39,7 @@ async function trace(durability: "barrier" | "full"): Promise<string[]> {
   const options = JSON.stringify({ durability, checkpoints: false });
   const calls = "trace=fdatasync,fsync,pwrite64,write,writev,pwritev";
   const child = spawn(
-    "strace",
+    TRACER,
     ["-f", "-y", "-s", "64", "-e", calls, "-o", log, process.execPath, CHILD, "publish", data, options],
     { stdio: ["ignore", "ignore", "inherit"], env: { ...process.env, PAWL_TEST_FEW: "1" } },
   );
@@ -79,7 +80,7 @@ describe("what durable means on disk (K2, G1)", () => {
     "%s: the log's sync begins after its last write and has ended before apply resolves",
     { timeout: 120_000 },
     async (durability, { skip }) => {
-      if (!canTrace()) runs("apt-get", "install", "-y", "strace");
+      if (!canTrace()) runs("apt-get", "install", "-y", TRACER);
       skip(!canTrace(), "strace is not here, or may not trace");
       const lines = await trace(durability);
       expect(acknowledgements(lines)).toEqual({ all: 21, tooEarly: 0 });

@@ -14,7 +14,7 @@ function grouped(options: GroupOptions = {}) {
   db.pragma("journal_mode = WAL");
   db.exec("CREATE TABLE t (x INTEGER PRIMARY KEY, p INTEGER REFERENCES t (x) DEFERRABLE INITIALLY DEFERRED)");
   const barriers: Done[] = [];
-  const group = new Group(db, { logFd: 1, sync: (_, done) => barriers.push(done), ...options });
+  const group = new Group(db, { logFd: 1, maxMs: 1e9, sync: (_, done) => barriers.push(done), ...options });
   const others = new Sqlite(file, { timeout: 0 });
   const count = (from: Database) => from.prepare("SELECT count(*) FROM t").pluck().get() as number;
   const insert = db.prepare("INSERT INTO t (p) VALUES (?)");

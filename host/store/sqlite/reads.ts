@@ -115,7 +115,9 @@ export class Reads {
 
   delivery(id: number): DeliveryFacts | undefined {
     const row = this.#statements
-      .sql("SELECT d.*, e.workflow, e.payload_json IS NULL AS gone FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?")
+      .sql(
+        "SELECT d.*, e.workflow, e.payload_json IS NULL AS gone FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?",
+      )
       .get(id) as Row | undefined;
     if (!row) return undefined;
     const workflow = this.workflow(row["workflow"] as number) as WorkflowFacts;
