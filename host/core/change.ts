@@ -52,7 +52,7 @@ export interface Expect {
 
 /** The fields of a run that a step may set. `null` clears. */
 export type RunPatch = {
-  [Field in "phase" | "status" | "open" | "redos" | "retries" | "startSeq" | "host" | "version"]?: Run[Field];
+  [Field in "phase" | "status" | "open" | "redos" | "retries" | "startSeq" | "host"]?: Run[Field];
 } & {
   [Field in
     | "pauseReason"

@@ -147,7 +147,7 @@ function runEntries(run: RunId, set: RunPatch, hash: Hash): Entry[] {
   return [{ kind: "phase.advanced", run, phase, ...(some ? { set: face } : {}) }];
 }
 
-const RUN_FACE = ["version", "status", "pauseReason", "open", "successor", "outcome"] as const;
+const RUN_FACE = ["status", "pauseReason", "open", "successor", "outcome"] as const;
 
 function runPatchFace(set: Omit<RunPatch, "phase">, hash: Hash): Partial<RunFace> {
   const face: Record<string, unknown> = {};

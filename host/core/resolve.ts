@@ -27,8 +27,6 @@ export type Decision =
   | { action: "retry"; policy?: JsonText }
   | { action: "close"; deliveries: "release" | "skip" | "dead"; force?: boolean };
 
-export type Action = Decision["action"];
-
 export interface Deciding {
   by: string;
   note?: string;

@@ -39,10 +39,6 @@ export function mayAdvance(kind: Kind, from: Phase, to: Phase): boolean {
   return ORDER[to] === ORDER[from] + 1 || (from === "prepared" && to === "emitting"); // (R1)
 }
 
-export function phaseRank(phase: Phase): number {
-  return ORDER[phase];
-}
-
 export type Status =
   | "active"
   | "paused:transient"

@@ -181,6 +181,9 @@ describe("3 three crashes in a row at the same phase wait for a person", () => {
     expect(loops(chain([{ at: "preparing" }, { at: "preparing" }]), "prepared")).toBe(false);
     expect(loops(chain([{ at: "preparing" }, { at: "prepared" }]), "preparing")).toBe(false);
   });
+  test("3 crashes at two phases are two rows: neither counts for the other", () => {
+    expect(loops(chain([{ at: "preparing" }, { at: "prepared" }]), "prepared")).toBe(false);
+  });
   test("3 a failure in between breaks the row", () => {
     expect(
       loops(

@@ -102,6 +102,16 @@ describe("6 what a person may do, by state: the whole matrix", () => {
     });
   }
 
+  test.each(["retry", "close"] as const)(
+    "6 %s with an unknown outcome says that this has to be settled first",
+    (action) => {
+      const decision: Decision =
+        action === "retry" ? { action } : { action, deliveries: "release", force: true };
+      for (const state of STATES.filter((one) => one.status === "paused:reconciliation"))
+        expect(refusal(factsOf(state), decision, true)).toContain("say whether it happened");
+    },
+  );
+
   test("6 check again only if the tool can check", () => {
     for (const state of STATES) expect(refusal(factsOf(state), { action: "check" }, false)).toBeDefined();
   });

@@ -10,7 +10,6 @@ import type { Attempt } from "../../host/core/start.ts";
 
 export const NOW = Date.UTC(2026, 0, 2, 3, 0, 0);
 export const MINUTE = 60_000;
-export const HOUR = 60 * MINUTE;
 
 export const ID = {
   workflow: 1,
