@@ -76,7 +76,7 @@ export class Records {
   #slot({ handler, range }: Extract<Write, { do: "slot" }>): void {
     const { fromMs, toMs, count, countIsFloor, fate, run, why } = range;
     this.#run(
-      "INSERT INTO slots (handler, from_at, to_at, count, count_is_floor, fate, run, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      "INSERT INTO slots (handler, from_at, to_at, count, count_is_floor, fate, run, why) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (handler, from_at) DO NOTHING",
       [handler, fromMs, toMs, count, countIsFloor ? 1 : 0, fate, run ?? null, why ?? null],
     );
   }
