@@ -152,7 +152,7 @@ export class Host implements AsyncDisposable {
       clock,
       policies: policiesOf(policies),
       scripts: scriptsOf(store),
-      downtime: [],
+      downtime: store.downtime,
       fused: true,
       hash: (text) => createHash("sha256").update(text).digest("base64url"),
       tell: (event) => this.#told(event),

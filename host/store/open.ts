@@ -15,6 +15,7 @@ import { Worker } from "node:worker_threads";
 import Sqlite, { type Database } from "better-sqlite3";
 import { assertChange, type Change, type Fence } from "../core/change.ts";
 import { PawlError } from "../core/errors.ts";
+import type { DownSpan } from "../core/slots.ts";
 import type { Applied, Level, Refused, Store } from "../ports/store.ts";
 import { Group, type GroupOptions } from "./group.ts";
 import { assertMigratable, migrate, migrations } from "./migrate.ts";
@@ -40,6 +41,9 @@ export type Durability = "barrier" | "full";
 export const DATABASE = "pawl.db";
 const SYNCHRONOUS = { barrier: 1, full: 2 } as const;
 const ID_BLOCK = 1_000_000;
+const HEARTBEAT_MS = 10_000;
+/** Older gaps have met their slots long ago. */
+const GAPS_KEPT = 100;
 
 export function openStore(options: StoreOptions): SqliteStore {
   return new SqliteStore(options);
@@ -56,6 +60,9 @@ export class SqliteStore implements Store {
   readonly #logFd: number | undefined;
   readonly #checkpoints: Worker | undefined;
   readonly #nowMs: () => number;
+  /** When no host had this store open: what slots were missed by. */
+  readonly downtime: readonly DownSpan[];
+  readonly #heartbeat: NodeJS.Timeout;
   #disposed: Promise<void> | undefined;
   #nextId: number;
   #lastId: number;
@@ -74,6 +81,7 @@ export class SqliteStore implements Store {
       configure(this.db, inMemory ? undefined : durability);
       migrate(this.db, known, this.#nowMs());
       this.#nextId = this.#lastId = 0;
+      this.downtime = downtimeOf(this.db, this.#nowMs());
       this.fence = this.#incarnate();
       if (!inMemory && durability === "barrier") {
         this.#logFd = openSync(`${file}-wal`, "r+");
@@ -92,6 +100,7 @@ export class SqliteStore implements Store {
       this.#lock?.close();
       throw error;
     }
+    this.#heartbeat = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
     if (!inMemory && options.checkpoints !== false) this.#checkpoints = checkpointing(file, this.db);
   }
 
@@ -198,7 +207,18 @@ export class SqliteStore implements Store {
     return this.#disposed;
   }
 
+  /** How a later host learns until when this one was there, however it ended. */
+  #beat(): void {
+    if (this.#group.broken || this.#disposed) return;
+    this.#group.run(() =>
+      this.db
+        .prepare("UPDATE hosts SET heartbeat_at = ? WHERE incarnation = ?")
+        .run(this.#nowMs(), this.fence.incarnation),
+    );
+  }
+
   async #dispose(): Promise<void> {
+    clearInterval(this.#heartbeat);
     try {
       if (!this.#group.broken)
         this.#group.run(() =>
@@ -249,6 +269,20 @@ export class SqliteStore implements Store {
       .run(key, value);
     return value;
   }
+}
+
+/** From the last sign of each incarnation to the start of the next. */
+function downtimeOf(db: Database, nowMs: number): DownSpan[] {
+  const lives = db
+    .prepare("SELECT started_at AS fromMs, heartbeat_at AS toMs FROM hosts ORDER BY incarnation DESC LIMIT ?")
+    .all(GAPS_KEPT) as DownSpan[];
+  let nextMs = nowMs;
+  const gaps: DownSpan[] = [];
+  for (const life of lives) {
+    if (life.toMs < nextMs) gaps.push({ fromMs: life.toMs, toMs: nextMs });
+    nextMs = life.fromMs;
+  }
+  return gaps.reverse();
 }
 
 const metaOf = (db: Database, key: string): string | undefined =>

@@ -252,3 +252,15 @@ describe("migrations", () => {
     expect(existsSync(join(dirname(join(data, "x")), "pawl.db"))).toBe(false);
   });
 });
+
+test("1.3 a host knows when none was there: from the last sign of the one before it", async () => {
+  const data = folder();
+  let nowMs = 1_000;
+  const first = openStore({ data, nowMs: () => nowMs });
+  expect(first.downtime).toEqual([]);
+  nowMs = 5_000;
+  await first[Symbol.asyncDispose]();
+  nowMs = 9_000;
+  await using second = openStore({ data, nowMs: () => nowMs });
+  expect(second.downtime).toEqual([{ fromMs: 5_000, toMs: 9_000 }]);
+});
