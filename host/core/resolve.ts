@@ -189,7 +189,14 @@ export function unblocked(
   if (run.pauseReason !== what || run.readyAtMs !== undefined || !run.open) return undefined;
   const action = { auth: "reconnect", permission: "grant", binding: "bind" }[what];
   const resolution: Resolution = { by, action, atMs, ...(note === undefined ? {} : { note }) };
-  const audit: Write = { do: "audit", actor: by, action: `run.${action}`, run: run.id, detail: "{}" };
+  const audit: Write = {
+    do: "audit",
+    actor: by,
+    action: `run.${action}`,
+    run: run.id,
+    detail: "{}",
+    ...(note === undefined ? {} : { note }),
+  };
   const change =
     run.status === "paused:reconciliation" && mutation
       ? checkNow({ ...facts, mutation }, resolution, mutation.checks)
