@@ -1,6 +1,6 @@
 /**
- * A sandbox whose scripts are tiny programs: what each handler does is data, so that what must follow can be computed
- * without the engine. It may lose a run, or fail one, at any moment.
+ * A sandbox whose scripts are tiny programs. It may lose a run before, during and after it, fail one, and let a script try
+ * what it must not.
  */
 import type {
   Done,
@@ -12,26 +12,19 @@ import type {
   SandboxResult,
 } from "../../host/ports/sandbox.ts";
 import type { Kernel } from "./kernel.ts";
+import { type Chosen, type ConsumerProgram, followUp, numberOf, programOf } from "./programs.ts";
 
-export interface ConsumerProgram {
-  topic: string;
-  /** At most so many events per run; 0 never reserves. */
-  batch: number;
-  mutates: boolean;
-  /** Publishes one event per reserved one to this topic. */
-  publishes?: string;
-}
-
-export interface Program {
-  /** Events that the producer publishes on each run. */
-  produces: { topic: string; count: number };
-  consumers: Record<string, ConsumerProgram>;
-}
-
-export interface SandboxFaults {
-  lost: number;
-  throws: number;
-}
+export const SANDBOX_FAULTS = [
+  "dies before",
+  "dies during",
+  "dies after",
+  "throws",
+  "passing failure",
+  "mutates out of phase",
+  "asks after its end",
+] as const;
+export type SandboxFault = (typeof SANDBOX_FAULTS)[number];
+export type SandboxWeather = Partial<Record<SandboxFault, number>>;
 
 const ENDED = {
   logs: [],
@@ -44,30 +37,29 @@ interface Event {
   payload: unknown;
 }
 
-export class SimSandbox implements Sandbox {
-  faults: SandboxFaults = { lost: 0, throws: 0 };
-  readonly #kernel: Kernel;
-  readonly #programs: Map<string, Program>;
+type Answer = (call: HostCall) => Promise<HostAnswer>;
 
-  constructor(kernel: Kernel, programs: Map<string, Program>) {
+export class SimSandbox implements Sandbox {
+  weather: SandboxWeather = {};
+  /** Called when a unit begins. */
+  onUnit: (call: SandboxCall) => void = () => {};
+  problem: (message: string) => void = () => {};
+  readonly #kernel: Kernel;
+
+  constructor(kernel: Kernel) {
     this.#kernel = kernel;
-    this.#programs = programs;
   }
 
-  async run(call: SandboxCall, answer: (call: HostCall) => Promise<HostAnswer>): Promise<SandboxResult> {
-    const { dice } = this.#kernel;
+  async run(call: SandboxCall, answer: Answer): Promise<SandboxResult> {
     const label = `${call.script.workflow}/${call.handler} ${call.unit}`;
-    await this.#kernel.task(`sandbox begins ${label}`, () => undefined);
-    if (dice.hits(this.faults.lost)) return { status: "lost", error: lostError(), ...ENDED };
-    if (dice.hits(this.faults.throws))
-      return {
-        status: "failed",
-        error: { class: "transient", code: "simulated", message: "a passing failure" },
-        ...ENDED,
-      };
-    const result = await this.#execute(call, answer);
+    await this.#kernel.task(`sandbox begins ${label}`, () => this.onUnit(call));
+    const fault = this.#fault();
+    if (fault === "dies before") return lost();
+    if (fault === "passing failure") return failure("transient", "simulated");
+    const result = await this.#execute(call, answer, fault);
     await this.#kernel.task(`sandbox ends ${label}`, () => undefined);
-    return dice.hits(this.faults.lost) ? { status: "lost", error: lostError(), ...ENDED } : result;
+    if (fault === "asks after its end") void answer({ name: "shop.get", args: "{}" });
+    return fault === "dies during" || fault === "dies after" ? lost() : result;
   }
 
   async hardening(): Promise<HardeningReport> {
@@ -76,80 +68,103 @@ export class SimSandbox implements Sandbox {
 
   async [Symbol.asyncDispose](): Promise<void> {}
 
-  async #execute(call: SandboxCall, answer: (call: HostCall) => Promise<HostAnswer>): Promise<SandboxResult> {
-    const program = this.#programs.get(call.script.workflow);
-    if (!program) throw new Error(`no program ${call.script.workflow}`);
-    if (call.unit === "producer") return this.#produce(program, call, answer);
-    const consumer = program.consumers[call.handler];
-    if (!consumer) throw new Error(`no consumer ${call.handler}`);
-    if (call.unit === "next") return next(consumer, call);
-    if (call.unit === "mutate") return mutate(consumer, call.prepared ?? "{}");
-    return this.#prepare(consumer, call, answer);
+  #fault(): SandboxFault | undefined {
+    const fault = SANDBOX_FAULTS.find((one) => this.#kernel.dice.hits(this.weather[one] ?? 0));
+    if (fault !== undefined) this.#kernel.count(fault);
+    return fault;
   }
 
-  async #produce(
-    { produces }: Program,
-    call: SandboxCall,
-    answer: (call: HostCall) => Promise<HostAnswer>,
-  ): Promise<SandboxResult> {
-    const page = await answer({ name: "shop.get", args: "{}" });
-    if (!page.ok)
-      return {
-        status: "failed",
-        error: { class: page.class, code: page.code, message: page.message },
-        ...ENDED,
-      };
-    const from = (call.state ? (JSON.parse(call.state) as { made: number }).made : 0) + 1;
-    const publishes = Array.from({ length: produces.count }, (_, i) => ({
-      topics: [produces.topic],
-      messageId: `m${from + i}`,
-      payload: JSON.stringify({ n: from + i }),
-    }));
-    return done({ publishes, state: JSON.stringify({ made: from + produces.count - 1 }) });
-  }
-
-  async #prepare(
-    consumer: ConsumerProgram,
-    call: SandboxCall,
-    answer: (call: HostCall) => Promise<HostAnswer>,
-  ): Promise<SandboxResult> {
-    const shipped = call.peek?.[consumer.topic];
-    let events = shipped ? (JSON.parse(shipped.events) as Event[]) : [];
-    if (!shipped) {
-      const asked = await answer({
-        name: "peek",
-        args: JSON.stringify({ topic: consumer.topic, limit: 100 }),
-      });
-      if (!asked.ok)
-        return {
-          status: "failed",
-          error: { class: asked.class, code: asked.code, message: asked.message },
-          ...ENDED,
-        };
-      events = JSON.parse(asked.value) as Event[];
+  async #execute(call: SandboxCall, answer: Answer, fault: SandboxFault | undefined): Promise<SandboxResult> {
+    const program = programOf(call.script.source);
+    const { flaw } = program;
+    const flawed = flaw?.handler === call.handler && call.unit.split("+").includes(flaw.unit);
+    if (flawed || fault === "throws") return failure("logic", "script-threw");
+    if (fault === "mutates out of phase") {
+      const said = await answer({ name: "bank.post", args: "{}" });
+      if (said.ok) this.problem(`invariant 11: ${call.unit} was allowed to change something`);
+      return said.ok ? done({}) : failure(said.class, said.code);
     }
-    const ids = events.slice(0, consumer.batch).map((event) => event.messageId);
-    const json = JSON.stringify({ data: { ids } });
-    const prepared = { json, reservations: ids.length > 0 ? [{ topic: consumer.topic, ids }] : [] };
-    const intends = call.unit === "prepare+mutate" && ids.length > 0 && consumer.mutates;
-    return done({ prepared, ...(intends ? { intent: intentOf(json) } : {}) });
+    if (call.unit === "producer") return produce(call, answer);
+    const consumer = program.consumers[call.handler];
+    if (!consumer) throw new Error(`${call.script.workflow} has no consumer ${call.handler}`);
+    if (call.unit === "next") return next(consumer, call);
+    if (call.unit === "mutate") return done(intentOf(consumer, call.prepared ?? "{}"));
+    return prepare(consumer, call, answer);
   }
 }
 
-function mutate(consumer: ConsumerProgram, prepared: string): SandboxResult {
-  return done(consumer.mutates ? { intent: intentOf(prepared) } : {});
+async function produce(call: SandboxCall, answer: Answer): Promise<SandboxResult> {
+  const page = await answer({ name: "shop.get", args: "{}" });
+  if (!page.ok) return failure(page.class, page.code);
+  const program = programOf(call.script.source).producers[call.handler];
+  if (!program) throw new Error(`no producer ${call.handler}`);
+  const from = (call.state ? (JSON.parse(call.state) as { made: number }).made : 0) + 1;
+  const publishes = Array.from({ length: program.count }, (_, i) => ({
+    topics: program.topics,
+    messageId: `m${from + i}`,
+    payload: JSON.stringify({ n: from + i }),
+  }));
+  return done({ publishes, state: JSON.stringify({ made: from + program.count - 1 }) });
 }
 
-function next(consumer: ConsumerProgram, call: SandboxCall): SandboxResult {
-  const { ids } = (JSON.parse(call.prepared ?? "{}") as { data?: { ids?: string[] } }).data ?? {};
-  const { publishes: topic } = consumer;
-  if (topic === undefined) return done({});
+async function prepare(consumer: ConsumerProgram, call: SandboxCall, answer: Answer): Promise<SandboxResult> {
+  const pending: string[][] = [];
+  for (const topic of consumer.topics) {
+    const shipped = call.peek?.[topic];
+    if (shipped) pending.push(idsOf(shipped.events));
+    else {
+      const asked = await answer({ name: "peek", args: JSON.stringify({ topic, limit: 100 }) });
+      if (!asked.ok) return failure(asked.class, asked.code);
+      pending.push(idsOf(asked.value));
+    }
+  }
+  if (consumer.reads) {
+    const page = await answer({ name: "shop.get", args: "{}" });
+    if (!page.ok) return failure(page.class, page.code);
+  }
+  const [first = [], ...others] = pending;
+  const common = first.filter((id) => others.every((ids) => ids.includes(id)));
+  const ids = common.length < (consumer.needs ?? 1) ? [] : common.slice(0, consumer.batch);
+  const chosen: Chosen = { consumer: call.handler, ids };
+  const json = JSON.stringify({ data: chosen });
+  const prepared = {
+    json,
+    reservations: ids.length > 0 ? consumer.topics.map((topic) => ({ topic, ids })) : [],
+    ...(consumer.wakeMs === undefined
+      ? {}
+      : { wakeAt: new Date(call.nowMs + consumer.wakeMs).toISOString() }),
+  };
+  const states = call.unit === "prepare+mutate" && ids.length > 0;
+  return done({ prepared, ...(states ? intentOf(consumer, json) : {}) });
+}
+
+function intentOf({ tool, abstains }: ConsumerProgram, prepared: string): Partial<Done> {
+  const { data } = JSON.parse(prepared) as { data: Chosen };
+  if (tool === undefined || abstain(abstains, data.ids)) return {};
+  return { intent: { alias: "bank", tool, args: JSON.stringify(data) } };
+}
+
+export const abstain = (every: number | undefined, ids: readonly string[]): boolean =>
+  every !== undefined && numberOf(ids[0] ?? "") % every === 0;
+
+function next({ publishes: topic }: ConsumerProgram, call: SandboxCall): SandboxResult {
+  const { data } = JSON.parse(call.prepared ?? '{"data":{"ids":[]}}') as { data: Chosen };
+  const outcome = (JSON.parse(call.outcome ?? "{}") as { status?: string }).status;
+  const consumed = call.state ? (JSON.parse(call.state) as { consumed: number }).consumed : 0;
   return done({
-    publishes: (ids ?? []).map((id) => ({ topics: [topic], messageId: `${id}'`, payload: "{}" })),
+    state: JSON.stringify({ consumed: consumed + data.ids.length }),
+    publishes:
+      topic === undefined
+        ? []
+        : data.ids.map((id) => ({
+            topics: [topic],
+            messageId: followUp(call.handler, id),
+            payload: JSON.stringify({ outcome }),
+          })),
   });
 }
 
-const intentOf = (prepared: string) => ({ alias: "bank", tool: "post", args: prepared });
+const idsOf = (events: string): string[] => (JSON.parse(events) as Event[]).map((one) => one.messageId);
 
 const done = (part: Partial<Done>): SandboxResult => ({
   status: "done",
@@ -159,4 +174,14 @@ const done = (part: Partial<Done>): SandboxResult => ({
   ...ENDED,
 });
 
-const lostError = () => ({ class: "transient" as const, code: "sandbox-lost", message: "lost" });
+const failure = (kind: Extract<HostAnswer, { ok: false }>["class"], code: string): SandboxResult => ({
+  status: "failed",
+  error: { class: kind, code, message: code },
+  ...ENDED,
+});
+
+const lost = (): SandboxResult => ({
+  status: "lost",
+  error: { class: "transient", code: "sandbox-lost", message: "lost" },
+  ...ENDED,
+});

@@ -1,33 +1,36 @@
 /**
- * One seed: generated workflows, a host that dies and comes back, a world that misbehaves; then everything heals, and
- * what should have happened is compared with what did.
+ * One seed: generated workflows, a host that dies and comes back, a world that misbehaves, people who meddle; then
+ * everything heals, and what should have happened is compared with what did.
  */
 import { createHash } from "node:crypto";
-import type { Manifest } from "../../host/core/workflow.ts";
 import { Engine } from "../../host/engine/engine.ts";
 import { policiesOf } from "../../host/engine/policies.ts";
 import { scriptsOf } from "../../host/engine/scripts.ts";
-import type { RecordedCall } from "../../host/ports/connector.ts";
-import type { Compilation, Upload } from "../../host/ports/sandbox.ts";
-import { inspect } from "../../host/store/doctor.ts";
-import { verify } from "../../host/store/verify.ts";
-import { Kernel } from "./kernel.ts";
-import { type ConsumerProgram, type Program, SimSandbox } from "./sim-sandbox.ts";
-import { Disk, SimStore, type StoreFaults } from "./sim-store.ts";
-import { HEALTHY, SimWorld } from "./sim-world.ts";
+import { blankDisk, type Disk } from "./disk.ts";
+import { judge } from "./judge.ts";
+import { Chance, Kernel } from "./kernel.ts";
+import { type Act, ACTS, People, uploadOf } from "./people.ts";
+import { compile, generate, type Program } from "./programs.ts";
+import { SANDBOX_FAULTS, SimSandbox } from "./sim-sandbox.ts";
+import { type Moment, simStore, type StoreHooks } from "./sim-store.ts";
+import { SimWorld, WORLD_FAULTS } from "./sim-world.ts";
+import { Watch } from "./watch.ts";
+
+export type CrashMode = "kill" | "power cut";
 
 export interface SimulationOptions {
   seed: number;
   workflows?: number;
   /** Virtual time with faults, before everything heals. */
   stormMs?: number;
-  /** Probability that a durable step ends the host. */
-  crashes?: number;
-  /** Ends the host at the n-th moment a crash is possible, once. */
-  crashAt?: number;
-  faulty?: boolean;
+  /** Given programs, instead of generated ones; then nothing goes wrong but what is asked for. */
+  programs?: Program[];
   fused?: boolean;
-  programs?: Map<string, Program>;
+  /** Ends the host at these moments, counted from 0, and nowhere else. */
+  crashAt?: readonly number[];
+  crashMode?: CrashMode;
+  /** Faults and acts that are left out, whatever the seed says. */
+  without?: readonly string[];
 }
 
 export interface Simulated {
@@ -37,279 +40,265 @@ export interface Simulated {
   hash: string;
   /** Moments at which a crash was possible. */
   moments: number;
+  /** Of those, before everything healed. */
+  stormMoments: number;
   lives: number;
   commits: number;
   effects: number;
+  tally: Map<string, number>;
 }
 
-const STEPS = 200_000;
-const HEALING_MS = 2 * 3_600_000;
+/** Steps without time going on: a loop that never ends. */
+const STEPS = 20_000;
+const HEALING_MS = 120_000;
+const MOST_HEALING = 100;
+const SLOTS = 3;
+const STORE_FAULTS = ["crash", "power cut", "disk full", "I/O error", "slow apply", "slow fsync"] as const;
+export const FAULTS: readonly string[] = [...WORLD_FAULTS, ...SANDBOX_FAULTS, ...STORE_FAULTS];
 
 export async function simulate(options: SimulationOptions): Promise<Simulated> {
-  const simulation = new Simulation(options);
-  return simulation.run();
+  return new Simulation(options).run();
 }
 
 class Simulation {
   readonly #options: SimulationOptions;
   readonly #kernel: Kernel;
-  readonly #disk = new Disk();
+  readonly #disk: Disk;
   readonly #world: SimWorld;
+  readonly #watch: Watch;
+  readonly #people: People;
+  /** What the authors want to have deployed. */
   readonly #programs: Map<string, Program>;
   readonly #problems: string[] = [];
-  #store: SimStore | undefined;
-  #sandbox: SimSandbox | undefined;
-  #down: { fromMs: number; toMs: number }[] = [];
+  /** Chance of each fault while the storm lasts. */
+  readonly #weather: Map<string, number>;
+  readonly #down: { fromMs: number; toMs: number }[] = [];
   #died = false;
+  #brokenAt: number | undefined;
   #moments = 0;
   #lives = 0;
   #commits = 0;
   #storm = true;
+  #sandbox: SimSandbox | undefined;
 
   constructor(options: SimulationOptions) {
     this.#options = options;
-    this.#kernel = new Kernel(options.seed);
+    const { seed, workflows = 2, programs } = options;
+    this.#kernel = new Kernel(seed);
+    this.#disk = blankDisk();
+    // A generator of its own: leaving a fault out, or a workflow, leaves the others as they are.
+    const plan = new Chance(seed ^ 0x51ed270b);
+    this.#weather = programs ? new Map() : forecast(plan, options.without ?? []);
+    const made = programs ?? Array.from({ length: workflows }, (_, i) => generate(plan, `w${i}`));
+    this.#programs = new Map(made.map((program) => [program.name, program]));
+    const say = (message: string) => this.#problem(message);
     this.#world = new SimWorld(this.#kernel);
-    this.#world.isDurable = (call) => this.#inFlightOnDisk(call);
-    this.#programs = options.programs ?? generate(this.#kernel, options.workflows ?? 2);
+    this.#world.problem = say;
+    this.#watch = new Watch(this.#disk, SLOTS, say);
+    this.#world.onSend = (call) => this.#watch.send(call);
+    const acts = programs ? [] : ACTS.filter((one) => this.#weather.has(one));
+    this.#people = new People(this.#kernel, this.#disk, this.#world, this.#programs, acts as Act[]);
   }
 
   async run(): Promise<Simulated> {
-    const { stormMs = 1_800_000 } = this.#options;
     const kernel = this.#kernel;
-    const stormEndMs = kernel.nowMs() + stormMs;
-    this.#weather(this.#options.faulty ?? true);
-    await this.#boot();
-    while (kernel.nowMs() < stormEndMs) {
-      const state = await kernel.run(() => this.#died, stormEndMs, STEPS);
-      if (state === "busy") this.#problems.push(`still busy after ${STEPS} steps at ${kernel.nowMs()}`);
-      if (state !== "done") break;
-      await this.#boot();
-    }
+    const stormEndMs = kernel.nowMs() + (this.#options.stormMs ?? 1_500_000);
+    await this.#live(() => kernel.nowMs() >= stormEndMs, stormEndMs);
     this.#storm = false;
-    this.#weather(false);
-    for (;;) {
-      const state = await kernel.run(() => this.#died, kernel.nowMs() + HEALING_MS, STEPS);
-      if (state !== "done") break;
-      await this.#boot();
-    }
-    this.#judge();
-    const { trace } = kernel;
+    const stormMoments = this.#moments;
+    await this.#heal();
+    this.#problems.push(
+      ...judge({
+        kernel,
+        disk: this.#disk,
+        world: this.#world,
+        people: this.#people,
+        programs: this.#programs,
+      }),
+    );
+    const { trace, tally } = kernel;
     return {
       problems: this.#problems,
       trace,
       hash: createHash("sha256").update(trace.join("\n")).digest("hex"),
       moments: this.#moments,
+      stormMoments,
       lives: this.#lives,
       commits: this.#commits,
-      effects: [...this.#world.effects.values()].reduce((sum, one) => sum + one, 0),
+      effects: [...this.#world.decisions.values()].reduce((sum, one) => sum + one.effects, 0),
+      tally,
     };
   }
 
-  #weather(bad: boolean): void {
-    this.#world.faults = bad
-      ? {
-          refused: 0.1,
-          lostBefore: 0.08,
-          lostAfter: 0.08,
-          late: 0.05,
-          unauthorised: 0,
-          readFails: 0.1,
-          checkUnsure: 0.3,
-        }
-      : HEALTHY;
-    if (this.#sandbox) this.#sandbox.faults = bad ? { lost: 0.05, throws: 0.05 } : { lost: 0, throws: 0 };
+  /** Lives, one after the other, until `over` or until nothing is left to do before `untilMs`. */
+  async #live(over: () => boolean, untilMs: number): Promise<void> {
+    if (this.#lives === 0) this.#boot();
+    while (!over()) {
+      const state = await this.#kernel.run(() => this.#died, untilMs, STEPS);
+      if (state === "busy") this.#problem(`invariant 18: busy without end at ${this.#kernel.nowMs()}`);
+      if (state !== "done") return;
+      await this.#restart();
+    }
+  }
+
+  async #heal(): Promise<void> {
+    this.#setWeather();
+    // People who tell the truth come with a host that stays up.
+    if (!this.#died) this.#end("kill");
+    await this.#restart();
+    const least = this.#options.programs ? 0 : 1;
+    for (let i = 0; i < MOST_HEALING && this.#problems.length === 0; i++) {
+      await this.#live(() => false, this.#kernel.nowMs() + HEALING_MS);
+      if (i >= least && this.#isQuiet()) return;
+    }
+  }
+
+  #isQuiet(): boolean {
+    const { n } = this.#disk.statement("SELECT count(*) AS n FROM runs WHERE open = 1").get() as {
+      n: number;
+    };
+    return n === 0 && this.#people.areDone;
+  }
+
+  async #restart(): Promise<void> {
+    const { dice } = this.#kernel;
+    const fromMs = this.#kernel.nowMs();
+    if (this.#storm && dice.hits(0.4))
+      await this.#kernel.run(() => false, fromMs + dice.between(1_000, 1_200_000), STEPS);
+    this.#down.push({ fromMs, toMs: this.#kernel.nowMs() });
+    this.#boot();
   }
 
   /** A new life: from the disk as the last one left it, or as a power cut left it. */
-  async #boot(): Promise<void> {
+  #boot(): void {
     const kernel = this.#kernel;
-    if (this.#died) {
-      kernel.crash();
-      if (kernel.dice.hits(0.3)) this.#disk.committed = this.#disk.durable;
-      const fromMs = kernel.nowMs();
-      this.#down.push({ fromMs, toMs: fromMs });
-    }
     this.#died = false;
     this.#lives++;
     kernel.note(`life ${this.#lives}`);
-    const store = new SimStore(kernel, this.#disk, this.#faults(), () => {
-      this.#died = true;
-      kernel.note("the host dies");
-    });
-    this.#store = store;
-    this.#sandbox = new SimSandbox(kernel, this.#programs);
-    this.#weather(this.#storm && (this.#options.faulty ?? true));
+    const store = simStore(kernel, this.#disk, this.#hooks());
+    this.#watch.incarnation = store.fence.incarnation;
+    const sandbox = new SimSandbox(kernel);
+    sandbox.problem = (message) => this.#problem(message);
+    sandbox.onUnit = (call) => this.#watch.unit(call);
+    this.#sandbox = sandbox;
+    this.#setWeather();
+    const broken = { at: this.#lives };
     const engine = new Engine(
       {
         store,
-        sandbox: this.#sandbox,
+        sandbox,
         world: this.#world,
         clock: kernel,
         policies: policiesOf([]),
         scripts: scriptsOf(store),
         downtime: this.#down,
-        fused: this.#options.fused ?? true,
+        fused: this.#options.fused ?? this.#options.seed % 4 !== 0,
         hash: (text) => createHash("sha256").update(text).digest("base64url"),
         tell: (event) => {
           if (event.kind === "run.ended" && event.facts.run.status === "committed") this.#commits++;
-          if (event.kind === "engine.warning" && !event.message.endsWith("the host died"))
-            this.#problems.push(`warning: ${event.message}`);
+          if (event.kind === "engine.warning") this.#warned(event.message, broken.at);
         },
       },
-      { slots: 3, compile: async (upload) => this.#compile(upload) },
+      { slots: SLOTS, compile: async (upload) => compile(upload) },
     );
-    void this.#begin(engine).catch((error: Error) => {
-      if (error.name !== "HostDied") this.#problems.push(`start: ${error.stack ?? error.message}`);
-    });
+    const watched = (work: Promise<void>, what: string) =>
+      work.catch((error: Error) => this.#warned(`${what}: ${error.stack ?? error.message}`, broken.at));
+    void watched(this.#begin(engine), "start");
+    const life = { engine, store };
+    void watched(
+      this.#storm ? this.#people.meddle(life, () => this.#storm) : this.#people.mend(life),
+      "people",
+    );
   }
 
   async #begin(engine: Engine): Promise<void> {
-    for (const name of this.#programs.keys())
-      await engine.deploys.deploy({
-        namespace: "default",
-        name,
-        upload: { source: name, language: "js", file: `${name}.js` },
-        by: "simulation",
-      });
+    for (const program of this.#programs.values()) await engine.deploys.deploy(uploadOf(program));
     await engine.start();
   }
 
-  #faults(): StoreFaults {
+  /** A store that is broken, and a check that threw, are the only things worth a warning. */
+  #warned(message: string, life: number): void {
+    if (this.#brokenAt === life || message.includes("the check threw")) return;
+    this.#problem(`warning: ${message}`);
+  }
+
+  #hooks(): StoreHooks {
+    const life = this.#lives;
     return {
-      crashNow: () => {
-        const moment = this.#moments++;
-        if (this.#options.crashAt !== undefined) return moment === this.#options.crashAt;
-        return this.#storm && this.#kernel.dice.hits(this.#options.crashes ?? 0.01);
+      dies: (moment) => this.#dies(moment),
+      breaks: () =>
+        this.#happens("disk full") ? "disk full" : this.#happens("I/O error") ? "I/O error" : undefined,
+      delayMs: (what) => (this.#happens(`slow ${what}`) ? this.#kernel.dice.between(1, 8_000) : 0),
+      onDeath: () => this.#end(this.#options.crashMode),
+      onBroken: () => {
+        this.#brokenAt = life;
+        // The process sees that its store is gone and ends, a moment later.
+        this.#kernel.at(this.#kernel.nowMs() + 200, () => {
+          if (this.#lives === life && !this.#died) this.#end("kill");
+        });
       },
+      watch: (change) => this.#watch.change(change),
+      problem: (message) => this.#problem(message),
     };
   }
 
-  #compile(upload: Upload): Compilation {
-    const name = upload.source;
-    const program = this.#programs.get(name) as Program;
-    return {
-      ok: true,
-      problems: [],
-      script: {
-        workflow: name,
-        hash: name,
-        file: upload.file,
-        source: name,
-        code: "",
-        manifest: manifestOf(name, program),
-        scope: "frozen",
-      },
-    };
-  }
-
-  #inFlightOnDisk({ idempotencyKey }: RecordedCall): boolean {
-    const { durable } = this.#disk;
-    return durable?.includes(Buffer.from(idempotencyKey)) ?? false;
-  }
-
-  #judge(): void {
-    const { db } = this.#store as SimStore;
-    const say = (problem: string) => this.#problems.push(problem);
-    for (const finding of inspect(db)) say(`invariant ${finding.invariant}: ${finding.message}`);
-    for (const finding of verify(db)) say(`verify: ${finding.message}`);
-    for (const key of this.#world.early) say(`a call left before its row was durable: ${key}`);
-    for (const [key, times] of this.#world.effects)
-      if (times > 1) say(`decision ${key} happened ${times} times`);
-    const open = db
-      .prepare("SELECT id, status, pause_reason, phase, error_json FROM runs WHERE open = 1")
-      .all();
-    for (const run of open) say(`still open: ${JSON.stringify(run)}`);
-    if (this.#commits === 0) say("no work was done");
-    this.#judgeEvents(say);
-  }
-
-  /** What the programs must have brought about, computed without the engine. */
-  #judgeEvents(say: (problem: string) => void): void {
-    const { db } = this.#store as SimStore;
-    const changed = new Map<string, number>();
-    for (const call of this.#world.sends)
-      if (this.#world.effects.has(call.idempotencyKey))
-        changed.set(`${call.workflow} ${call.args} ${call.idempotencyKey}`, 1);
-    const perEvent = new Map<string, number>();
-    for (const one of changed.keys()) {
-      const [workflow, args] = one.split(" ") as [string, string];
-      const { ids } = (JSON.parse(args) as { data: { ids: string[] } }).data;
-      for (const id of ids) perEvent.set(`${workflow}/${id}`, (perEvent.get(`${workflow}/${id}`) ?? 0) + 1);
+  #dies(moment: Moment): boolean {
+    const now = this.#moments++;
+    const { crashAt } = this.#options;
+    const dies = crashAt ? crashAt.includes(now) : this.#happens("crash");
+    if (dies) {
+      this.#kernel.count(`crash ${moment}`);
+      this.#kernel.note(`the host dies: ${moment}`);
     }
-    for (const [name, program] of this.#programs) {
-      const workflow = db.prepare("SELECT id FROM workflows WHERE name = ?").pluck().get(name) as number;
-      const made = db
-        .prepare("SELECT message_id FROM events WHERE workflow = ? AND topic = ?")
-        .pluck()
-        .all(workflow, program.produces.topic) as string[];
-      for (const [consumer, { topic, mutates, publishes }] of Object.entries(program.consumers)) {
-        if (topic !== program.produces.topic) continue;
-        const waiting = db
-          .prepare(
-            "SELECT count(*) FROM deliveries d JOIN handlers h ON h.id = d.handler WHERE h.workflow = ? AND h.name = ? AND d.status <> 'consumed'",
-          )
-          .pluck()
-          .get(workflow, consumer) as number;
-        if (waiting > 0) say(`${name}/${consumer}: ${waiting} events were never consumed`);
-        for (const id of made) {
-          const times = perEvent.get(`${workflow}/${id}`) ?? 0;
-          if (mutates && times !== 1) say(`${name}/${consumer}: ${id} had ${times} effects`);
-          const follows =
-            publishes === undefined ||
-            db
-              .prepare("SELECT 1 FROM events WHERE workflow = ? AND topic = ? AND message_id = ?")
-              .get(workflow, publishes, `${id}'`);
-          if (!follows) say(`${name}/${consumer}: nothing followed from ${id}`);
-        }
-      }
-    }
+    return dies;
+  }
+
+  #end(mode?: CrashMode): void {
+    const { dice } = this.#kernel;
+    const power = mode === undefined ? this.#happens("power cut") : mode === "power cut";
+    const { unsynced } = this.#disk;
+    const lost = power ? (this.#options.crashAt ? unsynced : dice.below(unsynced + 1)) : 0;
+    this.#kernel.note(power ? `power cut: ${lost} of ${unsynced} groups lost` : "killed");
+    this.#kernel.crash();
+    this.#disk.lose(lost);
+    this.#died = true;
+    this.#watch.inspect();
+  }
+
+  #happens(fault: string): boolean {
+    if (!this.#storm || !this.#kernel.dice.hits(this.#weather.get(fault) ?? 0)) return false;
+    this.#kernel.count(fault);
+    return true;
+  }
+
+  #setWeather(): void {
+    const weather = this.#storm ? Object.fromEntries(this.#weather) : {};
+    this.#world.weather = weather;
+    if (this.#sandbox) this.#sandbox.weather = weather;
+  }
+
+  #problem(message: string): void {
+    if (this.#problems.length === 0) this.#kernel.note(`PROBLEM ${message}`);
+    if (this.#problems.length < 20) this.#problems.push(message);
   }
 }
 
-function generate(kernel: Kernel, count: number): Map<string, Program> {
-  const { dice } = kernel;
-  const programs = new Map<string, Program>();
-  for (let i = 0; i < count; i++) {
-    const first: ConsumerProgram = {
-      topic: "made",
-      batch: 1 + dice.below(3),
-      mutates: dice.hits(0.7),
-      ...(dice.hits(0.6) ? { publishes: "followed" } : {}),
-    };
-    const consumers: Record<string, ConsumerProgram> = { first };
-    if (first.publishes !== undefined) consumers["second"] = { topic: "followed", batch: 5, mutates: false };
-    programs.set(`w${i}`, { produces: { topic: "made", count: 1 + dice.below(4) }, consumers });
-  }
-  return programs;
-}
-
-function manifestOf(name: string, program: Program): Manifest {
-  const topics = new Set([program.produces.topic]);
-  for (const one of Object.values(program.consumers)) {
-    topics.add(one.topic);
-    if (one.publishes !== undefined) topics.add(one.publishes);
-  }
-  return {
-    name,
-    description: "",
-    connections: { shop: "http", bank: "http" },
-    topics: Object.fromEntries([...topics].map((topic) => [topic, { output: true }])),
-    params: {},
-    hooks: {},
-    producers: {
-      poll: { schedule: { interval: "10m", intervalMs: 600_000 }, publishes: [program.produces.topic] },
-    },
-    consumers: Object.fromEntries(
-      Object.entries(program.consumers).map(([consumer, one]) => [
-        consumer,
-        {
-          subscribes: [one.topic],
-          publishes: one.publishes === undefined ? [] : [one.publishes],
-          hasMutate: one.mutates,
-          hasNext: one.publishes !== undefined,
-        },
-      ]),
-    ),
+/** Each seed has its own weather: some faults often, some rarely, some not at all. */
+function forecast(dice: Chance, without: readonly string[]): Map<string, number> {
+  const weather = new Map<string, number>();
+  const add = (fault: string, share: number, most: number) => {
+    const [comes, chance] = [dice.hits(share), most * (0.2 + 0.8 * dice.next())];
+    if (comes && !without.includes(fault)) weather.set(fault, chance);
   };
+  for (const fault of WORLD_FAULTS) add(fault, 0.4, 0.2);
+  for (const fault of SANDBOX_FAULTS) add(fault, 0.35, 0.1);
+  add("crash", 0.7, 0.02);
+  add("power cut", 0.7, 0.6);
+  add("disk full", 0.1, 0.004);
+  add("I/O error", 0.1, 0.004);
+  add("slow apply", 0.3, 0.1);
+  add("slow fsync", 0.3, 0.3);
+  const meddling = dice.hits(0.6);
+  for (const act of new Set(ACTS)) add(act, meddling ? 0.7 : 0, 1);
+  return weather;
 }

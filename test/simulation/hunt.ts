@@ -1,0 +1,29 @@
+// Looks for a broken law with a bounded effort: seeds, then every single crash. Prints the first as JSON, or `{}`.
+import { momentsOf, SHAPE_NAMES, singles } from "./exhaust.ts";
+import { simulate, type SimulationOptions } from "./simulate.ts";
+
+const seeds = Number(process.argv[2] ?? 100);
+// A bug may also show as a promise that nobody caught.
+process.on("unhandledRejection", (error) => end({ by: "unhandled", problem: String(error) }));
+
+function end(found: { by?: string; problem?: string }): never {
+  process.stdout.write(JSON.stringify(found));
+  process.exit(0);
+}
+
+async function attempt(options: SimulationOptions, by: string): Promise<void> {
+  const { problems } = await simulate(options);
+  if (problems.length > 0) end({ by, problem: problems[0] ?? "" });
+}
+
+for (let seed = 1; seed <= seeds; seed++) await attempt({ seed }, `seed ${seed}`);
+for (const shape of SHAPE_NAMES) {
+  const which = { shape, fused: true };
+  try {
+    for (const options of singles(which, await momentsOf(which)))
+      await attempt(options, `${shape}, ${String(options.crashMode)} at ${String(options.crashAt)}`);
+  } catch (error) {
+    end({ by: shape, problem: (error as Error).message });
+  }
+}
+end({});

@@ -1,0 +1,125 @@
+/** Bugs that the simulation must catch: what is wrong, and the patches of `host/` that make it so. */
+import type { Patch } from "../support/planted.ts";
+
+export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
+  [
+    "reset by phase instead of ledger",
+    [
+      "core/retry.ts",
+      "const phase = startsAt(run, mutation?.status);",
+      'const phase: Phase = run.kind === "producer" ? "executing" : run.phase === "emitting" ? "emitting" : "preparing";',
+    ],
+  ],
+  [
+    "trigger cleared at commit",
+    [
+      "core/advance.ts",
+      "{ wakeAtMs: run.wakeAtMs ?? null,",
+      '{ seenSeq: "now" as const, wakeAtMs: run.wakeAtMs ?? null,',
+    ],
+  ],
+  [
+    "missing fence: a run is set whatever its revision",
+    ["store/sqlite/apply.ts", "WHERE id = ? AND revision = ?", "WHERE id = ? AND ? > 0"],
+  ],
+  [
+    "audit outside the transaction",
+    [
+      "core/resolve.ts",
+      "writes: [...change.writes, audit] }; // (O2)\n}\n\nfunction effect",
+      "writes: [...change.writes] };\n}\n\nfunction effect",
+    ],
+  ],
+  [
+    "reservations not released",
+    [
+      "core/fail.ts",
+      "if (reserved.length > 0 && !isPastBoundary(mutation) && !inPlace)",
+      "if (false as boolean)",
+    ],
+  ],
+  [
+    "reservations not released by recovery",
+    ["core/recover.ts", "if (reserved.length > 0 && !isPastBoundary(mutation))", "if (false as boolean)"],
+  ],
+  [
+    "a second successor: the predecessor stays open",
+    ["core/retry.ts", "        open: false,\n        successor: next.id,", "        successor: next.id,"],
+  ],
+  ["lost trigger on crash", ["core/recover.ts", ": { readyAtMs: atMs };", ": {};"]],
+  [
+    "a decision makes a run active without a slot",
+    [
+      "core/resolve.ts",
+      "set: { readyAtMs: resolution.atMs, resolution } }, // (O3)",
+      'set: { status: isEnded(run.status) ? run.status : "active", readyAtMs: resolution.atMs, resolution } },',
+    ],
+  ],
+  [
+    "notApplied believed at once",
+    ["core/settle.ts", "return atMs - (mutation.endedAtMs ?? atMs) >= mutation.settleMs;", "return true;"],
+  ],
+  [
+    "recovery takes an unknown outcome for a failure",
+    [
+      "core/recover.ts",
+      "return mutation && isUnknown(mutation.status)\n    ?",
+      "return mutation && (false as boolean)\n    ?",
+    ],
+  ],
+  [
+    "deliveries given back instead of taken over",
+    [
+      "core/retry.ts",
+      '{ do: "deliveries.handover", from: run.id, to: next.id },',
+      '{ do: "deliveries", ids: facts.reserved, to: "pending", run: run.id },',
+    ],
+  ],
+  ["a successor without its copies", ["core/retry.ts", "...(fresh ? {} : copies(run)), // (N1)", ""]],
+  [
+    "an empty reservation triggers again",
+    [
+      "core/advance.ts",
+      "...(reserved.length > 0 ? { triggerIfPending: true } : {})",
+      "triggerIfPending: true",
+    ],
+  ],
+  ["wakeAt lost at commit", ["core/advance.ts", "wakeAtMs: run.wakeAtMs ?? null,", "wakeAtMs: null,"]],
+  [
+    "no trigger for what is left after a commit",
+    ["core/advance.ts", "...(reserved.length > 0 ? { triggerIfPending: true } : {})", ""],
+  ],
+  [
+    "a server's wish ignored",
+    [
+      "core/failure.ts",
+      "const readyAtMs = nowMs + Math.max(failure.delayMs, failure.retryAfterMs ?? 0);",
+      "const readyAtMs = nowMs + failure.delayMs;",
+    ],
+  ],
+  [
+    "a pause that does not hold",
+    ["core/trigger.ts", 'if (workflow.paused || workflow.archived) return { next: "nothing" };', ""],
+    ["core/trigger.ts", "if (workflow.paused || workflow.archived) return undefined;", ""],
+  ],
+  [
+    "a redo moves seenSeq for a later unit",
+    ["core/advance.ts", 'const looks = run.phase === "preparing";', 'const looks = run.kind === "consumer";'],
+  ],
+  [
+    "points of a schedule without a fate",
+    [
+      "core/slots.ts",
+      "const older = run === undefined ? newest",
+      "if (firstDueMs < newestDueMs) return [];\n  const older = run === undefined ? newest",
+    ],
+  ],
+  [
+    "a commit that consumes nothing",
+    [
+      "core/advance.ts",
+      'writes.push({ do: "deliveries", ids: reserved, to: "consumed", run: run.id });',
+      ";",
+    ],
+  ],
+];
