@@ -1,5 +1,6 @@
 /** Reference pages that are written from the code they describe. */
 import { ERRORS } from "../../host/core/errors.ts";
+import { FIELD_NAMES, rowOf } from "../../host/core/policy.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../host/ports/sandbox.ts";
 import { FORBIDDEN } from "../sandbox/forbidden.ts";
 
@@ -59,6 +60,33 @@ export function errorsPage(): string {
     "# Error codes",
     "A code is stable: it may be added, never renamed. The class decides what happens to a run.",
     table(["code", "to blame", "class", "what happened", "what to do"], rows),
+    "",
+  ].join("\n\n");
+}
+
+export function policiesPage(): string {
+  const rows = FIELD_NAMES.map((name) => {
+    const row = rowOf(name);
+    const others = Object.entries(row.defaultOn ?? {}).map(
+      ([unit, value]) => `${unit}: ${JSON.stringify(value)}`,
+    );
+    return [
+      `\`${name}\``,
+      row.appliesTo.join(", "),
+      [JSON.stringify(row.default), ...others].join("; "),
+      row.enforced
+        ? row.notYet
+          ? `yes, but for ${row.notYet.join(", ")}`
+          : "yes"
+        : "not yet: refused when saved",
+      row.doc,
+    ];
+  });
+  return [
+    NOTE,
+    "# Policy fields",
+    "Execution strategy is the operator's, not the script's. A field that nothing enforces yet is refused when saved, with the code `not-yet-enforced`.",
+    table(["field", "units", "default", "enforced", "effect"], rows),
     "",
   ].join("\n\n");
 }

@@ -1,8 +1,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { errorsPage, frozenPage, limitsPage } from "./generated.ts";
+import { errorsPage, frozenPage, limitsPage, policiesPage } from "./generated.ts";
 
-const PAGES = { "limits.md": limitsPage, "frozen.md": frozenPage, "errors.md": errorsPage };
+const PAGES = {
+  "limits.md": limitsPage,
+  "frozen.md": frozenPage,
+  "errors.md": errorsPage,
+  "policies.md": policiesPage,
+};
 
 test.each(Object.entries(PAGES))("docs/reference/%s says what the code does", (name, page) => {
   const file = new URL(`../../docs/reference/${name}`, import.meta.url);
