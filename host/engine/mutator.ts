@@ -174,6 +174,8 @@ export class Mutator {
     for (let tries = 0; tries < 3; tries++) {
       const facts = await this.#owner(run.id, mutation.id);
       if (!facts) return;
+      // A refusal speaks for its own send only; one that was made since may have had the effect.
+      if (answer.outcome === "failed" && facts.mutation.sends !== mutation.sends) return;
       const change = this.#lateChange(facts, answer);
       if (!change) return;
       const applied = await store.apply(change, { level: "durable", fence: store.fence });

@@ -199,7 +199,8 @@ export class Reads {
     const one = this.#statements.sql(
       `SELECT ${PENDING_COLUMNS}, d.status, d.settled_at FROM events e JOIN deliveries d ON d.event = e.id
        WHERE e.workflow = (SELECT workflow FROM handlers WHERE id = @handler) AND e.topic = @topic AND e.message_id = @messageId
-         AND d.handler = @handler ${settled ? "" : "AND d.status = 'pending'"} ORDER BY d.id DESC LIMIT 1`,
+         AND d.handler = @handler ${settled ? "" : "AND d.status = 'pending'"}
+       ORDER BY d.status = 'pending' DESC, d.id DESC LIMIT 1`,
     );
     return messageIds.slice(0, limit).flatMap((messageId) => {
       const row = one.get({ handler, topic, messageId }) as (PendingEvent & Row) | undefined;
