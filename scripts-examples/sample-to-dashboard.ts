@@ -38,8 +38,9 @@ export default workflow({
       publishes: ["depth.alarm"],
       async prepare(ctx) {
         const samples = await ctx.peek("sample", { limit: 100 });
+        if (samples.length === 0) return { reservations: [] };
         return {
-          reservations: samples.length > 0 ? [{ topic: "sample", ids: samples.map((s) => s.messageId) }] : [],
+          reservations: [{ topic: "sample", ids: samples.map((s) => s.messageId) }],
           data: samples.map((s) => s.payload),
           ui: { title: `Show ${samples.map((s) => s.payload.depth).join(", ")} waiting jobs` },
         };

@@ -26,6 +26,7 @@ export class ScriptFolder {
   readonly #world: FixtureWorld | undefined;
   readonly #known = new Map<string, Known>();
   #busy: Promise<void> = Promise.resolve();
+  #closed = false;
   #watcher: FSWatcher | undefined;
   #timer: NodeJS.Timeout | undefined;
   #poll: NodeJS.Timeout | undefined;
@@ -83,6 +84,7 @@ export class ScriptFolder {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     this.#watcher?.close();
     clearTimeout(this.#timer);
     clearInterval(this.#poll);
@@ -102,7 +104,10 @@ export class ScriptFolder {
     } catch {
       paths = [];
     }
-    for (const path of paths) await this.#load(path, announce);
+    for (const path of paths) {
+      if (this.#closed) return;
+      await this.#load(path, announce);
+    }
     for (const [path, known] of this.#known) if (!paths.includes(path)) await this.#lose(path, known);
   }
 
@@ -127,6 +132,8 @@ export class ScriptFolder {
   async #deploy(file: ScriptFile, known: Known, announce: boolean): Promise<void> {
     const startedMs = performance.now();
     const compiled = await this.#host.check(file);
+    // A Ctrl-C reaches the compiler, too: what it says then is not about the script.
+    if (this.#closed) return;
     showProblems(file, compiled.problems);
     const stays = known.workflow === undefined ? "" : `; the last good version of ${known.workflow} stays`;
     if (!compiled.ok) {

@@ -25,7 +25,7 @@ export class LiveView {
   #workflowWidth = 0;
   #handlerWidth = 0;
   /** What happened before anybody was ready to look. */
-  #held: HostEvent[] | undefined = [];
+  #held: { event: HostEvent; atMs: number }[] | undefined = [];
 
   constructor(nowMs: () => number = Date.now) {
     this.#nowMs = nowMs;
@@ -36,50 +36,50 @@ export class LiveView {
     const held = this.#held ?? [];
     this.#held = undefined;
     for (const name of workflows) this.#widen(name, "");
-    for (const event of held) this.show(event);
+    for (const { event } of held)
+      if (event.kind === "run.ended") this.#widen(event.facts.workflow.name, event.facts.handler.name);
+    for (const { event, atMs } of held) this.#show(event, atMs);
   }
 
   show(event: HostEvent): void {
-    if (this.#held) {
-      this.#held.push(event);
-      return;
-    }
-    if (event.kind === "engine.warning")
-      say(`${this.#clock()}  ${paint("yellow", "warning")}  ${inert(event.message, 300)}`);
-    if (event.kind === "run.logged")
-      for (const { level, message } of event.lines)
-        this.#line(event.facts, `${level}: ${inert(message)}`, "dim");
-    if (event.kind === "run.ended") this.#ended(event);
+    if (this.#held) this.#held.push({ event, atMs: this.#nowMs() });
+    else this.#show(event, this.#nowMs());
   }
 
-  #ended(event: Ended): void {
+  #show(event: HostEvent, atMs: number): void {
+    if (event.kind === "engine.warning")
+      say(`${clock(atMs)}  ${paint("yellow", "warning")}  ${inert(event.message, 300)}`);
+    if (event.kind === "run.logged")
+      for (const { level, message } of event.lines)
+        this.#line(event.facts, `${level}: ${inert(message)}`, "dim", atMs);
+    if (event.kind === "run.ended") this.#ended(event, atMs);
+  }
+
+  #ended(event: Ended, atMs: number): void {
     const { run } = event.facts;
     const created = event.published.filter((one) => one.outcome === "created").length;
     this.counts.runs++;
     this.counts.events += created;
     if (run.status === "committed" && run.outcome === "applied") this.counts.changes++;
-    this.#line(event.facts, cameTo(event, this.#nowMs()), colorOf(event));
+    this.#line(event.facts, cameTo(event, atMs), colorOf(event), atMs);
     if (run.status === "failed:logic" && run.error?.frame !== undefined)
       say(inertLines(run.error.frame).replace(/^/gm, "          "));
   }
 
-  #line({ workflow, handler, run }: RunFacts, what: string, color: Color): void {
+  #line({ workflow, handler, run }: RunFacts, what: string, color: Color, atMs: number): void {
     this.#widen(workflow.name, handler.name);
     const attempt = run.attempt > 1 ? paint("dim", ` (attempt ${run.attempt})`) : "";
     const names = `${workflow.name.padEnd(this.#workflowWidth)}  ${paint("cyan", handler.name.padEnd(this.#handlerWidth))}`;
-    say(`${this.#clock()}  ${names}  ${paint(color, what)}${attempt}`);
+    say(`${clock(atMs)}  ${names}  ${paint(color, what)}${attempt}`);
   }
 
   #widen(workflow: string, handler: string): void {
     this.#workflowWidth = Math.min(Math.max(this.#workflowWidth, workflow.length), WIDEST_WORKFLOW);
     this.#handlerWidth = Math.min(Math.max(this.#handlerWidth, handler.length), WIDEST_HANDLER);
   }
-
-  #clock(): string {
-    return paint("dim", timeOf(this.#nowMs()));
-  }
 }
 
+const clock = (atMs: number): string => paint("dim", timeOf(atMs));
 const timeOf = (atMs: number): string => new Date(atMs).toTimeString().slice(0, 8);
 
 /** "at 12:30:00", with its date unless that is today. */
@@ -95,7 +95,7 @@ function colorOf({ facts: { run }, published }: Ended): Color {
 }
 
 /** What came of a run, in a few words. */
-export function cameTo(event: Pick<Ended, "facts" | "published">, nowMs: number): string {
+function cameTo(event: Pick<Ended, "facts" | "published">, nowMs: number): string {
   const { run, mutation } = event.facts;
   if (run.status !== "committed") return waiting(event.facts, nowMs);
   const parts: string[] = [];

@@ -50,7 +50,10 @@ export class LoopbackWorld implements World {
   async read({ alias, tool, args, signal }: ToolCall): Promise<ReadAnswer> {
     try {
       const query = new URLSearchParams({ args });
-      const answer = await fetch(`${this.#origin}/read/${alias}/${tool}?${query}`, signal ? { signal } : {});
+      const answer = await fetch(
+        `${this.#origin}/read/${alias}/${tool}?${query.toString()}`,
+        signal ? { signal } : {},
+      );
       if (answer.ok) return { ok: true, value: await answer.text() };
       return {
         ok: false,

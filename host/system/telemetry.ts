@@ -77,9 +77,11 @@ function channelsOf(what: string): Channels {
 /** Node turns what a subscriber throws into an uncaught exception, which would end the host. (T2) */
 function guarded(channel: Channel): Channel {
   const wrappers = new Map<ChannelListener, ChannelListener>();
-  const subscribe = channel.subscribe.bind(channel);
-  const unsubscribe = channel.unsubscribe.bind(channel);
+  // A channel changes its prototype with its first subscriber, and then calls itself again.
+  const own = (): Channel => Object.getPrototypeOf(channel) as Channel;
+  let passing = false;
   channel.subscribe = (listener) => {
+    if (passing) return own().subscribe.call(channel, listener);
     const wrapper: ChannelListener = (message, name) => {
       try {
         listener(message, name);
@@ -88,12 +90,17 @@ function guarded(channel: Channel): Channel {
       }
     };
     wrappers.set(listener, wrapper);
-    subscribe(wrapper);
+    passing = true;
+    try {
+      own().subscribe.call(channel, wrapper);
+    } finally {
+      passing = false;
+    }
   };
   channel.unsubscribe = (listener) => {
     const wrapper = wrappers.get(listener);
     wrappers.delete(listener);
-    return unsubscribe(wrapper ?? listener);
+    return own().unsubscribe.call(channel, wrapper ?? listener);
   };
   return channel;
 }

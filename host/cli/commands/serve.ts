@@ -67,12 +67,15 @@ async function run(config: Config & { scripts: string }, { json, data, isDev }: 
   const signals = listen();
   const { recovered } = await host.start();
   const folder = new ScriptFolder(config.scripts, host, fixtures);
-  await folder.sync(false);
-  folder.watch();
-  greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
-  view.open(folder.workflows);
+  const ended = Promise.race([signals.stopped, broken.promise]);
+  const loaded = await Promise.race([folder.sync(false).then(() => true), ended]);
+  if (loaded === true) {
+    folder.watch();
+    greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
+    view.open(folder.workflows);
+  }
   const keys = isDev ? listenToKeys(() => void runProducers(host, folder), signals.stop) : undefined;
-  const failure = await Promise.race([signals.stopped, broken.promise]);
+  const failure = await ended;
   keys?.close();
   if (failure === undefined) remark("stopping: what runs finishes first (again to stop at once)");
   await folder.close();
