@@ -6,6 +6,7 @@
  * X2. A call leaves only after its `in_flight` row is durable.
  * X3. A refused Change means that somebody else has decided: read again, or leave the run to them.
  * X4. An abort ends units, never a call: what was sent is awaited to its end.
+ * X5. Whatever goes wrong in the host itself, no run stays active without anybody driving it.
  */
 import { again, commit, emitting, prepared, redo, withoutCall } from "../core/advance.ts";
 import { type Change, fuse, type UnitName } from "../core/change.ts";
@@ -13,9 +14,11 @@ import { settleSchedule } from "../core/close.ts";
 import { fail } from "../core/fail.ts";
 import { follow, type RunFacts } from "../core/facts.ts";
 import type { HandlerId, RunId } from "../core/ids.ts";
+import { isUnknown } from "../core/mutation.ts";
 import { abort } from "../core/recover.ts";
 import { reservation, type Asked } from "../core/reserve.ts";
 import type { RunError } from "../core/run.ts";
+import { unitsAt } from "../core/start.ts";
 import { clampWake } from "../core/wake.ts";
 import type { Done, Failed, Lost, Prepared, Script, UnitCall } from "../ports/sandbox.ts";
 import type { Level, PendingEvent, Refused } from "../ports/store.ts";
@@ -43,11 +46,28 @@ export class Executor {
 
   /** Drives an active run until it is active no more; `called`: its approved call is on record as leaving. */
   async drive(id: RunId, signal: AbortSignal, called = false): Promise<void> {
+    const facts = await this.#loop(id, signal, called).catch((error: unknown) => this.#rescue(id, error));
+    if (facts) this.#parts.tell({ kind: "run.ended", facts });
+  }
+
+  async #loop(id: RunId, signal: AbortSignal, called: boolean): Result {
     let facts = await this.#parts.store.run(id);
     if (called && facts) facts = await this.mutator.call(facts);
     while (facts?.run.status === "active" && !signal.aborted) facts = await this.#step(facts, signal);
-    if (facts?.run.status === "active") facts = await this.#abort(facts);
-    if (facts) this.#parts.tell({ kind: "run.ended", facts });
+    return facts?.run.status === "active" ? this.#abort(facts) : facts;
+  }
+
+  /** The host's own fault: a run is never left active without anybody driving it (X5). */
+  async #rescue(id: RunId, cause: unknown): Result {
+    const facts = await this.#parts.store.run(id);
+    if (facts?.run.status !== "active") return facts;
+    const message = cause instanceof Error ? cause.message : String(cause);
+    this.#parts.tell({ kind: "engine.warning", message: `run ${id}: ${message}`, atMs: this.#now() });
+    const error: RunError = { class: "internal", code: "engine-failed", message };
+    if (isUnknown(facts.mutation?.status)) return this.mutator.lost(facts, error);
+    const { handler, reserved } = facts;
+    const units = unitsAt(facts.run.phase, handler, { reserved, fused: isFused(this.#parts, facts) });
+    return this.#fail(facts, units, error);
   }
 
   async #step(facts: RunFacts, signal: AbortSignal): Result {

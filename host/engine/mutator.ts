@@ -17,6 +17,7 @@ import { claimApproved } from "../core/retry.ts";
 import type { RunError } from "../core/run.ts";
 import { late, notApplied, unknown } from "../core/settle.ts";
 import type { Attempt } from "../core/start.ts";
+import type { JsonText } from "../core/workflow.ts";
 import type { SendAnswer, Tool, ToolFailure } from "../ports/connector.ts";
 import type { Intent } from "../ports/sandbox.ts";
 import type { Attempted, Level, Refused } from "../ports/store.ts";
@@ -144,17 +145,27 @@ export class Mutator {
       const done = mutated(facts, outcome, nowMs, raw);
       return this.#apply(facts, fuse(done, emitting(follow(facts, done), nowMs)), "committed");
     }
-    const error = errorOf(answer, labelOf(facts.mutation));
-    if (answer.outcome === "unknown") {
-      const tool = await toolOf(this.#parts, facts, facts.mutation);
-      const checkable = canCheck(tool, facts.mutation, nowMs);
-      const end = { error, answer: answer.raw, canCheck: checkable, inbox: this.#parts.store.newId() };
-      const change = unknown(facts, end, nowMs);
-      const given = await this.#apply(facts, change, "committed"); // (Y3)
-      this.#settled();
-      return given;
-    }
+    if (answer.outcome === "unknown")
+      return this.#unknown(facts, errorOf(answer, labelOf(facts.mutation)), answer.raw);
     return this.#apply(facts, fail(facts, this.#failed(facts, answer), nowMs), "committed");
+  }
+
+  /** The host lost sight of a call that may have left. */
+  async lost(facts: RunFacts, error: RunError): Result {
+    const { mutation } = facts;
+    if (!mutation) throw new Error(`run ${facts.run.id} has no call that could be lost`);
+    return this.#unknown({ ...facts, mutation }, error, JSON.stringify(error));
+  }
+
+  /** (Y3) */
+  async #unknown(facts: WithRow, error: RunError, answer: JsonText): Result {
+    const nowMs = this.#now();
+    const tool = await toolOf(this.#parts, facts, facts.mutation);
+    const checkable = canCheck(tool, facts.mutation, nowMs);
+    const end = { error, answer, canCheck: checkable, inbox: this.#parts.store.newId() };
+    const given = await this.#apply(facts, unknown(facts, end, nowMs), "committed");
+    this.#settled();
+    return given;
   }
 
   #failed(facts: WithRow, answer: Extract<SendAnswer, { outcome: "failed" }>) {
