@@ -4,6 +4,8 @@
  *
  * J1. The engine's reads are part of a run: the workflow's facts before it starts, the pending event after.
  * J2. Levels are those of the storage table: only "about to send" waits for the disk.
+ * J3. Transitions that fall due together share a Change, as they do in the engine: prepared with about to send. The
+ *     naive way knows nothing of this and writes each by itself.
  */
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,10 +28,14 @@ const CONSUMER_ONLY: Manifest = { ...MANIFEST, producers: {} };
 /** As much of a store as a run needs. */
 export type OneByOne = Pick<Store, "fence" | "newId" | "apply" | "workflow" | "pending">;
 
-/** Called with each Change just before it is applied. */
-export type Watch = (change: Change) => void;
+export interface Ways {
+  /** Called with each Change just before it is applied. */
+  watch?: (change: Change) => void;
+  /** Every transition by itself (J3). */
+  apart?: boolean;
+}
 
-async function oneRun(store: OneByOne, workflow: number, watch?: Watch): Promise<void> {
+async function oneRun(store: OneByOne, workflow: number, { watch, apart }: Ways): Promise<void> {
   const apply = async (change: Change, level: Level): Promise<void> => {
     watch?.(change);
     await must(store, change, level);
@@ -40,16 +46,17 @@ async function oneRun(store: OneByOne, workflow: number, watch?: Watch): Promise
   const reservations = [event.delivery];
 
   const ready = prepared(facts, { json: `{"orders":[${event.payload}]}`, reservations }, AT_MS);
-  await apply(ready, "applied");
-  facts = { ...facts, run: after(facts.run, ready), reserved: reservations };
+  if (apart) await apply(ready, "applied");
+  const chosen = { ...facts, run: after(facts.run, ready), reserved: reservations };
 
-  const mutation = ledgerRow(store, facts, AT_MS);
-  const intent = intended(facts, mutation, AT_MS);
-  const decided = { ...facts, run: after(facts.run, intent), mutation };
+  const mutation = ledgerRow(store, chosen, AT_MS);
+  const intent = intended(chosen, mutation, AT_MS);
+  const decided = { ...chosen, run: after(chosen.run, intent), mutation };
   const send = { n: 1, atMs: AT_MS, bytesHash: "bytes", idempotencyKey: mutation.idempotencyKey };
-  const leaving = fuse(intent, sending(decided, send, AT_MS));
+  const sent = fuse(intent, sending(decided, send, AT_MS));
+  const leaving = apart ? sent : fuse(ready, sent); // (J3)
   await apply(leaving, "durable"); // (J2)
-  facts = { ...facts, run: after(facts.run, leaving) };
+  facts = { ...chosen, run: after(apart ? chosen.run : facts.run, leaving) };
 
   const flying = { ...facts, mutation: { ...mutation, status: "in_flight" as const, sends: 1 } };
   const answer = '{"status":201,"body":{"id":"entry-1"}}';
@@ -119,10 +126,10 @@ export async function allRuns(
   store: OneByOne,
   ground: Ground,
   runsEach: number,
-  watch?: Watch,
+  ways: Ways = {},
 ): Promise<void> {
   const one = async (workflow: number): Promise<void> => {
-    for (let n = 0; n < runsEach; n++) await oneRun(store, workflow, watch);
+    for (let n = 0; n < runsEach; n++) await oneRun(store, workflow, ways);
   };
   await Promise.all(ground.workflows.map(one));
 }

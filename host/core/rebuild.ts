@@ -43,7 +43,7 @@ export function digestOf({ runs, deliveries, mutations, pending }: Rebuilt): str
   });
 }
 
-export function fromDigest(text: string): Rebuilt {
+function fromDigest(text: string): Rebuilt {
   const { runs, deliveries, mutations, pending } = JSON.parse(text) as Record<keyof Rebuilt, never>;
   return {
     runs: new Map(runs),

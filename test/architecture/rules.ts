@@ -42,7 +42,7 @@ const ZONES: readonly Zone[] = [
   zone(
     "cli",
     folder("host/cli/"),
-    ["core", "cron", "ports", "engine", "contract", "root"],
+    ["core", "cron", "ports", "engine", "contract", "root", "config"],
     ["commander", "zod"],
     true,
   ),

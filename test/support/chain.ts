@@ -126,7 +126,7 @@ export async function begin(
   return (await store.run(id)) as RunFacts;
 }
 
-export function next(facts: RunFacts, change: Change): RunFacts {
+function next(facts: RunFacts, change: Change): RunFacts {
   return { ...facts, run: after(facts.run, change) };
 }
 
