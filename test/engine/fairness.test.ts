@@ -48,7 +48,7 @@ test("1.8 within a namespace the longest waiting goes first", async () => {
 test("4 one workflow's failure stops nobody else", async () => {
   await using h = await harness({ slots: 1 });
   await h.deploy("bad", {
-    producers: { bad: { every: "1m", handler: new Array(50).fill(new Error("no")) } },
+    producers: { bad: { every: "1m", handler: Array.from({ length: 50 }, () => new Error("no")) } },
   });
   await h.deploy("good", { producers: { good: { every: "1m", handler: nothing } } });
   await h.pass(10 * MINUTE);

@@ -368,7 +368,7 @@ test("6 of two decisions the second is told that something has changed", async (
     h.operator.decide(id, { action: "applied" }, ANN),
     h.operator.decide(id, { action: "not-applied" }, { by: "bob" }),
   ]);
-  expect(both.map((one) => one.ok).sort()).toEqual([false, true]);
+  expect(both.map((one) => one.ok).toSorted((a, b) => Number(a) - Number(b))).toEqual([false, true]);
   await h.settle();
 });
 

@@ -7,6 +7,7 @@ import {
   nothing,
   post,
   SECOND,
+  type Harness,
   type Spec,
   take,
 } from "../support/host-harness.ts";
@@ -17,9 +18,7 @@ type Consumer = NonNullable<Spec["consumers"]>[string];
 const booking = (more: Partial<Consumer> = {}): Spec => ({
   consumers: { book: { on: "order", prepare: take("order"), mutate: post, ...more } },
 });
-const verbs = (h: { store: { db: import("better-sqlite3").Database }; run(name: string): { id: number } }) =>
-  h.store.db.prepare("SELECT verb FROM journal WHERE run = ? ORDER BY first").pluck().all(h.run("book").id);
-const phases = (h: Parameters<typeof verbs>[0]): string[] =>
+const phases = (h: Harness): string[] =>
   (
     h.store.db
       .prepare("SELECT entries_json FROM journal WHERE run = ? ORDER BY first")
