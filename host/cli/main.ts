@@ -1,6 +1,6 @@
 /**
  * The `pawl` command. Stdout is data, stderr is talk; every command has `--json`.
- * Exit codes: 0 ok · 1 failed · 2 usage · 3 not found · 4 not allowed · 6 problems found.
+ * Exit codes: 0 ok · 1 failed · 2 usage · 3 not found · 4 not allowed · 5 conflict · 6 problems found · 130 interrupted.
  */
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
@@ -38,7 +38,7 @@ export async function main(argv: string[]): Promise<number> {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     if (error instanceof PawlError) {
       process.stderr.write(`pawl: ${error.code}: ${error.message}\n${ERRORS[error.code].fix}\n`);
-      return 1;
+      return error.code === "store-locked" ? 5 : 1;
     }
     if (!(error instanceof CliFailure)) throw error;
     process.stderr.write(`pawl: ${error.message}\n`);

@@ -1,7 +1,7 @@
 /** `pawl doctor`: which layers stand between a script and this machine, and whether a data folder is sound. */
-import { examine, inspectHardening } from "../../host.ts";
-import { paint, say, sayJson } from "../render.ts";
-import { showFindings } from "./verify.ts";
+import { inspectHardening } from "../../host.ts";
+import { inert, paint, say, sayJson } from "../render.ts";
+import { examined, showFindings } from "./verify.ts";
 
 export function doctor(options: { json?: boolean; data?: string }): number {
   const report = {
@@ -9,7 +9,7 @@ export function doctor(options: { json?: boolean; data?: string }): number {
     platform: `${process.platform}-${process.arch}`,
     sandbox: inspectHardening(),
   };
-  const findings = options.data === undefined ? [] : examine(options.data, "laws");
+  const findings = options.data === undefined ? [] : examined(options.data, "laws");
   const code = findings.length === 0 ? 0 : 6;
   if (options.json) {
     sayJson(options.data === undefined ? report : { ...report, store: { data: options.data, findings } });
@@ -22,7 +22,7 @@ export function doctor(options: { json?: boolean; data?: string }): number {
       `  ${layer.inForce ? paint("green", "in force") : paint("yellow", "MISSING ")}  ${layer.name.padEnd(17)} ${layer.detail}`,
     );
   if (options.data !== undefined) {
-    say(`data in ${options.data}`);
+    say(`data in ${inert(options.data)}`);
     showFindings(findings, "every invariant holds, and the file is whole");
   }
   return code;
