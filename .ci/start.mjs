@@ -15,7 +15,9 @@ let isAsked = false;
 
 const deadline = setTimeout(() => {
   const missing = WANTED.filter(([, pattern]) => !pattern.test(text)).map(([what]) => what);
-  fail(`npm start did not ${isAsked ? "end after SIGTERM" : `show ${missing.join(", ")}`} within ${DEADLINE_MS / 1000} s`);
+  fail(
+    `npm start did not ${isAsked ? "end after SIGTERM" : `show ${missing.join(", ")}`} within ${DEADLINE_MS / 1000} s`,
+  );
 }, DEADLINE_MS);
 
 for (const [from, to] of [

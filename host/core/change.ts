@@ -73,9 +73,14 @@ export type RunPatch = {
 export type MutationPatch = {
   [Field in "status" | "ownerRun" | "sends" | "checks" | "configVersion" | "connection"]?: Mutation[Field];
 } & {
-  [Field in "endedAtMs" | "nextCheckAtMs" | "result" | "resultInvalid" | "notSent" | "error"]?: NonNullable<
-    Mutation[Field]
-  > | null;
+  [Field in
+    | "endedAtMs"
+    | "nextCheckAtMs"
+    | "resending"
+    | "result"
+    | "resultInvalid"
+    | "notSent"
+    | "error"]?: NonNullable<Mutation[Field]> | null;
 };
 
 export interface HandlerPatch {

@@ -76,6 +76,8 @@ export interface Mutation {
   settleMs: number;
   checks: number;
   nextCheckAtMs?: EpochMs;
+  /** Its bytes leave once more; until the check that sends them has ended, nobody's word settles the row. */
+  resending?: boolean;
   result?: JsonText;
   resultInvalid?: boolean;
   /** True when the row failed without a byte having left. */

@@ -60,6 +60,7 @@ export function refusal(facts: RunFacts, decision: Decision, canCheck: boolean):
     case "applied":
     case "not-applied":
     case "skip":
+      if (mutation?.resending) return "the same call is being sent again, to find out: wait for its answer";
       return unknownRow ? undefined : "the outcome is not unknown";
     case "retry":
       if (isUnknown(row)) return "the outcome is unknown: say whether it happened, or check again";

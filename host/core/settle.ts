@@ -3,7 +3,8 @@
  *
  * U1. Unknown is checked, never repeated: `notApplied` counts only `settleMs` after the call ended on our side.
  * U2. Without a check, or with its attempts used up, a person decides.
- * U3. A late answer settles a row that is still open; on a settled one it is evidence of a contradiction.
+ * U3. While its bytes leave once more, only their answer settles a row: a person's word would let them leave for nothing.
+ * U4. A late answer settles a row that is still open; on a settled one it is evidence of a contradiction.
  */
 import { mutated, ready } from "./advance.ts";
 import type { Change, Write } from "./change.ts";
@@ -91,7 +92,12 @@ export function resending(facts: WithRow, send: Send, configVersion: number, atM
   )
     throw new Error(`mutation ${mutation.id} may not be sent again: its key proves nothing now`); // (U1)
   return step("resending", facts, atMs, [
-    { do: "mutation.set", id: mutation.id, from: mutation.status, set: { sends: send.n } },
+    {
+      do: "mutation.set",
+      id: mutation.id,
+      from: mutation.status,
+      set: { sends: send.n, resending: true }, // (U3)
+    },
     { do: "send.create", mutation: mutation.id, run: run.id, send },
   ]);
 }
@@ -105,6 +111,7 @@ export function checked(
   atMs: EpochMs,
 ): Change {
   const { run, mutation } = facts;
+  const answered = mutation.resending ? { resending: null } : {};
   if (answer.says === "applied")
     return ready(facts, mutated(facts, { status: "applied", ...resultOf(answer) }, atMs));
   if (answer.says === "notApplied" && isBelieved(mutation, policy, atMs))
@@ -112,7 +119,12 @@ export function checked(
   if (answer.says === "auth")
     return step("check-auth", facts, atMs, [
       { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "auth" } },
-      { do: "mutation.set", id: mutation.id, from: mutation.status, set: { nextCheckAtMs: null } },
+      {
+        do: "mutation.set",
+        id: mutation.id,
+        from: mutation.status,
+        set: { nextCheckAtMs: null, ...answered },
+      },
       ...(run.pauseReason === "auth" ? [] : [ask(run, "reconnect", inbox)]),
     ]);
   const checks = mutation.checks + 1;
@@ -121,11 +133,21 @@ export function checked(
   if (checks < policy.maxAttempts && inTime)
     return step("check-unsure", facts, atMs, [
       { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "checking" } },
-      { do: "mutation.set", id: mutation.id, from: mutation.status, set: { checks, nextCheckAtMs } },
+      {
+        do: "mutation.set",
+        id: mutation.id,
+        from: mutation.status,
+        set: { checks, nextCheckAtMs, ...answered },
+      },
     ]);
   return step("check-exhausted", facts, atMs, [
     { do: "run.set", id: run.id, from: stateOf(run), set: { pauseReason: "indeterminate" } },
-    { do: "mutation.set", id: mutation.id, from: mutation.status, set: { checks, nextCheckAtMs: null } },
+    {
+      do: "mutation.set",
+      id: mutation.id,
+      from: mutation.status,
+      set: { checks, nextCheckAtMs: null, ...answered },
+    },
     ...givenUp(facts, inbox),
   ]);
 }
@@ -203,7 +225,7 @@ export function late(
     writes: [
       { do: "evidence", mutation: mutation.id, run: run.id, what: "late-answer", detail: answer.raw },
       ask(run, "contradiction", inbox),
-    ], // (U3)
+    ], // (U4)
   };
 }
 

@@ -115,13 +115,17 @@ export class Reconciler {
     };
     const leaving = resending(facts, send, tool.configVersion, nowMs);
     if (!(await this.#apply(leaving, "durable"))) return undefined;
+    const after = follow(facts, leaving) as WithRow;
+    // A disk that took longer than the claim lasts: by now this is somebody else's to send.
+    if (this.#now() >= (mutation.nextCheckAtMs ?? Infinity))
+      return { facts: after, answer: { says: "unsure" }, resent: JSON.stringify({ tooLate: true }) };
     const abort = new AbortController();
     const sent = world.send({ ...call, signal: abort.signal }).catch(() => undefined);
     const awaited = await within(clock, timeoutMs, sent);
     if (!awaited.inTime) abort.abort();
     const answer = awaited.inTime ? awaited.result : undefined;
     return {
-      facts: follow(facts, leaving) as WithRow,
+      facts: after,
       answer: meaningOf(answer),
       resent: answer?.raw ?? JSON.stringify({ timeoutMs }),
     };

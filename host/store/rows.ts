@@ -70,6 +70,7 @@ export const MUTATION_COLUMNS: Columns<Mutation> = {
   settleMs: ["settle_ms", "plain"],
   checks: ["checks", "plain"],
   nextCheckAtMs: ["next_check_at", "plain"],
+  resending: ["resending", "flag"],
   result: ["result_json", "plain"],
   resultInvalid: ["result_invalid", "flag"],
   notSent: ["not_sent", "flag"],

@@ -246,6 +246,7 @@ CREATE TABLE mutations (
   settle_ms INTEGER NOT NULL,
   checks INTEGER NOT NULL,
   next_check_at INTEGER,
+  resending INTEGER,
   result_json TEXT,
   result_invalid INTEGER NOT NULL DEFAULT 0,
   not_sent INTEGER NOT NULL DEFAULT 0,

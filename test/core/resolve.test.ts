@@ -112,6 +112,16 @@ describe("6 what a person may do, by state: the whole matrix", () => {
     },
   );
 
+  test.each(["applied", "not-applied", "skip"] as const)(
+    "6 %s waits while the same bytes leave once more: their answer may say otherwise",
+    (action) => {
+      const run = { status: "paused:reconciliation", pauseReason: "checking", phase: "mutating" } as const;
+      const about = (more: { resending?: boolean }) => facts({ run, row: row("needs_reconcile", more) });
+      expect(refusal(about({ resending: true }), { action }, true)).toContain("being sent again");
+      expect(refusal(about({}), { action }, true)).toBeUndefined();
+    },
+  );
+
   test("6 check again only if the tool can check", () => {
     for (const state of STATES) expect(refusal(factsOf(state), { action: "check" }, false)).toBeDefined();
   });

@@ -224,8 +224,13 @@ describe("5.2 checks are claimed, and re-sent only where the key proves somethin
   const SEND = { n: 2, atMs: NOW, bytesHash: "b", idempotencyKey: "key-1" };
   test("5.2 a re-send keeps the row's state and is one more send of the recorded key", () => {
     const change = sound(resending(waiting({ proof: "key" }), SEND, 4, NOW));
-    expect(rowSet(change)).toEqual({ sends: 2 });
+    expect(rowSet(change)).toEqual({ sends: 2, resending: true });
     expect(writes(change, "send.create")[0]?.send).toEqual(SEND);
+  });
+  test.each(["auth", "unsure"] as const)("5.2 a re-send that says %s is over", (says) => {
+    const facts = waiting({ proof: "key", resending: true });
+    const policy = { maxAttempts: 6, delayMs: 10_000 };
+    expect(rowSet(checked(facts, { says }, policy, ID.inbox, NOW))).toMatchObject({ resending: null });
   });
   test.each([
     ["the tool has no key", { proof: "lookup" as const }, 4, SEND],

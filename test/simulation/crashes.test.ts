@@ -11,7 +11,7 @@ async function survive(all: Iterable<SimulationOptions>): Promise<number> {
   let count = 0;
   for (const options of all) {
     const { problems } = await simulate(options);
-    if (problems.length > 0) expect.fail(await story(options));
+    if (problems.length > 0) throw new Error(await story(options));
     count++;
   }
   return count;
@@ -28,6 +28,7 @@ describe("a host that dies at every moment, before, within and after each write,
 
   test.runIf(PROOF).each(CASES)("$shape, fused $fused: and again while it recovers", async (shape) => {
     const value = await survive(doubles(shape, await momentsOf(shape)));
+    expect(value).toBeGreaterThan(500);
     const name = `simulation: double crash points, ${shape.shape}, ${shape.fused ? "fused" : "unfused"}`;
     measure({ suite: "simulation", name, value, unit: "crashes" });
   });

@@ -2,7 +2,7 @@
 import { shapeProgram, SHAPES } from "./programs.ts";
 import { type CrashMode, simulate, type SimulationOptions } from "./simulate.ts";
 
-export const MODES: readonly CrashMode[] = ["kill", "power cut"];
+const MODES: readonly CrashMode[] = ["kill", "power cut"];
 export const SHAPE_NAMES: readonly string[] = Object.keys(SHAPES);
 
 /** Recovery, and the step that it leads to. */

@@ -131,6 +131,7 @@ function judgeConsumer(
   if (consumer !== "extra" && first.length !== subscribed.length)
     problems.push(`invariant 12: ${label} got ${first.length} deliveries of ${subscribed.length} events`);
   problems.push(...judgePending(label, program, deliveries));
+  if (program.wakeMs !== undefined) problems.push(...judgeWake(scene, label, id, consumer, all));
   const effects = effectsOf(scene, id, consumer);
   for (const one of deliveries) {
     const messageId = one["message_id"] as string;
@@ -162,6 +163,20 @@ function judgePending(label: string, program: ConsumerProgram, deliveries: Row[]
   const takes = [...first].filter((one) => others.every((ids) => ids.has(one)));
   if (takes.length < (program.needs ?? 1)) return [];
   return [`invariant 17: ${label} has left ${takes.length} events lying (${takes.slice(0, 5).join(", ")})`];
+}
+
+/** A consumer that asks to be woken after every run has a time to be woken at, and it has not passed. */
+function judgeWake({ kernel }: Scene, label: string, workflow: number, consumer: string, all: All): string[] {
+  const [row] = all(
+    `SELECT h.wake_at, r.status FROM handlers h JOIN runs r ON r.handler = h.id
+     WHERE h.workflow = ? AND h.name = ? AND h.kind = 'consumer' ORDER BY r.id DESC LIMIT 1`,
+    workflow,
+    consumer,
+  );
+  if (row?.["status"] !== "committed") return [];
+  const wakeAt = row["wake_at"] as number | null;
+  if (wakeAt === null) return [`invariant 14: ${label} asked to be woken and is not`];
+  return wakeAt < kernel.nowMs() - 1_000 ? [`invariant 29: ${label} was to be woken at ${wakeAt}`] : [];
 }
 
 /** What the world knows about an event's consumer. */

@@ -77,6 +77,11 @@ export class Kernel implements Clock {
     this.#nowMs = startMs;
   }
 
+  /** Which life of the host this is: what one began, the next does not hear the end of. */
+  get life(): number {
+    return this.#generation;
+  }
+
   nowMs(): number {
     return this.#nowMs;
   }

@@ -48,6 +48,7 @@ interface Answered {
 export class People {
   /** Notes of acts that were acknowledged. */
   readonly acknowledged = new Set<string>();
+  onAcknowledged: (fact: string) => void = () => {};
   readonly published = new Set<string>();
   readonly answers: Answered[] = [];
   /** `workflow/consumer/id`: may have no effect, or more than one. */
@@ -98,7 +99,7 @@ export class People {
     for (const name of this.released) this.#asleep.add(name);
     for (let round = 0; ; round++) {
       for (const workflow of this.#programs.keys()) await this.#mendWorkflow(workflow, life);
-      if (round >= 2) for (const name of [...this.#asleep]) await this.#wake(name, life);
+      if (round >= 2) for (const name of this.#asleep) await this.#wake(name, life);
       await this.#wait(20_000);
     }
   }
@@ -127,7 +128,7 @@ export class People {
       return void (await (run["pause_reason"] === "auth"
         ? operator.unblock(id, "auth", by)
         : operator.setMode(id, "auto", by)));
-    if (run["status"] === "failed:logic") return void (await this.#deploy(name, life, false));
+    if (run["status"] === "failed:logic") return this.#deploy(name, life, false);
     const decision = this.#truth(run);
     if (decision) await this.#decide(run, decision, life);
   }
@@ -198,9 +199,12 @@ export class People {
       case "renew delivery":
         return this.#renew(name, id, by, life);
       case "deploy":
-        return void (await this.#deploy(name, life, dice.hits(0.5)));
-      case "publish":
-        return this.#publish(name, id, life);
+        return this.#deploy(name, life, dice.hits(0.5));
+      case "publish": {
+        // Several at once: some arrive while the run that the first one triggered looks at its events.
+        const burst = Array.from({ length: dice.between(1, 4) }, () => this.#publish(name, id, life));
+        return void (await Promise.all(burst));
+      }
       case "reconnect":
         this.#world.revoked = false;
         return this.#acknowledge(by.note, await life.engine.operator.unblock(id, "auth", by));
@@ -235,7 +239,8 @@ export class People {
     this.#kernel.count(`decision ${decision.action}${detail}`);
     this.answers.push({ decision, row, subjects });
     this.#excuse(decision, subjects);
-    if ("deliveries" in decision && decision.deliveries === "release")
+    // With nothing to skip or to dead-letter, a close gives back as well.
+    if ("deliveries" in decision && (decision.deliveries === "release" || subjects.length === 0))
       this.released.add(`${String(run["workflow_name"])}/${String(run["handler_name"])}`);
     const decided = await life.engine.operator.decide(run["id"] as number, decision, { by: "person", note });
     this.#acknowledge(note, decided);
@@ -273,7 +278,7 @@ export class People {
     const note = this.#note();
     const orphans = this.#kernel.dice.hits(0.5) ? "keep" : "skip";
     const made = await life.engine.deploys.deploy({ ...uploadOf(program), note, orphans });
-    if (made.ok && made.outcome !== "unchanged") this.acknowledged.add(note);
+    if (made.ok && made.outcome !== "unchanged") this.#acknowledge(note, { ok: true });
     life.engine.poke();
   }
 
@@ -289,7 +294,10 @@ export class People {
     const parts = { store: life.store, clock: this.#kernel, scripts };
     const incoming = { topic, messageId: `o${n}`, payload };
     const fed = await feed(parts, workflow, incoming);
-    if (fed.ok) this.published.add(`${name}/${topic}/o${n}`);
+    if (fed.ok) {
+      this.published.add(`${name}/${topic}/o${n}`);
+      this.onAcknowledged(`${workflow}/${topic}/o${n}`);
+    }
     life.engine.poke();
   }
 
@@ -316,7 +324,10 @@ export class People {
   }
 
   #acknowledge(note: string, decided: { ok: boolean; message?: string }): void {
-    if (decided.ok) this.acknowledged.add(note);
+    if (decided.ok) {
+      this.acknowledged.add(note);
+      this.onAcknowledged(note);
+    }
     this.#kernel.note(decided.ok ? `person was told: done` : `person was told: ${decided.message ?? "no"}`);
   }
 

@@ -122,4 +122,66 @@ export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
       ";",
     ],
   ],
+  [
+    "ledger row after the call",
+    [
+      "engine/mutator.ts",
+      'const flying = await apply(fuse(recorded, leaving), "durable"); // (Y2)',
+      'await this.#parts.world.send(recordedCall(proposed, mutation));\n    const flying = await apply(fuse(recorded, leaving), "durable");',
+    ],
+  ],
+  [
+    "barrier not awaited before the call",
+    [
+      "engine/mutator.ts",
+      'const flying = await apply(fuse(recorded, leaving), "durable"); // (Y2)',
+      'const flying = await apply(fuse(recorded, leaving), "committed");',
+    ],
+  ],
+  [
+    "barrier not awaited before an approved call",
+    ["engine/scheduler.ts", 'level: called ? "durable" : "committed",', 'level: "committed",'],
+  ],
+  [
+    "next is given none after an applied mutation",
+    ["engine/unit.ts", 'if (run.outcome !== "applied")', 'if (run.phase !== "preparing")'],
+  ],
+  [
+    "a decision acknowledged before it is durable",
+    [
+      "engine/operator.ts",
+      '{ level: "durable", fence: store.fence }); // (P1)',
+      '{ level: "applied", fence: store.fence });',
+    ],
+  ],
+  ["an event acknowledged before it is durable", ["engine/feed.ts", 'level: "durable"', 'level: "applied"']],
+  [
+    "an unknown outcome taken for a failure",
+    [
+      "engine/mutator.ts",
+      'if (answer.outcome === "unknown")\n      return this.#unknown(',
+      "if (false as boolean)\n      return this.#unknown(",
+    ],
+  ],
+  [
+    "a late refusal taken for proof about a later re-send",
+    [
+      "engine/mutator.ts",
+      'if (answer.outcome === "failed" && facts.mutation.sends !== mutation.sends) return;',
+      "",
+    ],
+  ],
+  [
+    "a reservation that means an older delivery",
+    ["store/sqlite/reads.ts", "ORDER BY d.status = 'pending' DESC, d.id DESC", "ORDER BY d.id DESC"],
+  ],
+  [
+    "more runs than slots",
+    ["engine/scheduler.ts", "const free = this.#slots - this.#running.size;", "const free = this.#slots;"],
+  ],
+  [
+    "no recovery at the start",
+    ["engine/engine.ts", "const recovered = await recoverInterrupted(this.#parts);", "const recovered = 0;"],
+  ],
+  ["a call out of its phase", ["engine/bridge.ts", 'if (tool.kind !== "read")', "if (false as boolean)"]],
 ];

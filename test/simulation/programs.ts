@@ -39,6 +39,8 @@ export interface Program {
   consumers: Record<string, ConsumerProgram>;
   /** Topics that the outside publishes to. */
   inlets: string[];
+  /** The consumer `extra`, while it is dropped. */
+  spare?: ConsumerProgram;
   /** This version throws here, every time. */
   flaw?: { handler: string; unit: "producer" | "prepare" | "mutate" | "next" };
 }
@@ -74,7 +76,8 @@ export function shapeProgram(shape: string): Program {
   };
 }
 
-export function generate(dice: Chance, name: string): Program {
+/** `keyed`: every call carries a key. */
+export function generate(dice: Chance, name: string, keyed: boolean): Program {
   const producers: Program["producers"] = {
     poll: {
       schedule: dice.hits(0.5) ? EVERY_5_MIN : EVERY_10_MIN,
@@ -89,8 +92,13 @@ export function generate(dice: Chance, name: string): Program {
   if (producers["poll"]?.topics.includes("paid"))
     consumers["match"] = { topics: ["made", "paid"], batch: 2, ...maybeTool(dice, 0.5) };
   if (producers["tick"]) consumers["idle"] = { topics: ["ticked"], batch: 0, wakeMs: 90_000 };
-  if (inlets.length > 0) consumers["desk"] = consumer(dice, ["ordered"], "delivered");
+  if (inlets.length > 0)
+    consumers["desk"] = {
+      ...consumer(dice, ["ordered"], "delivered"),
+      ...(dice.hits(0.4) ? { needs: dice.between(2, 4) } : {}),
+    };
   if (dice.hits(0.3)) consumers["extra"] = consumer(dice, ["made"]);
+  if (keyed) for (const one of Object.values(consumers)) if (one.tool) one.tool = "put";
   const program: Program = { name, edition: 1, producers, consumers, inlets };
   if (dice.hits(0.25)) {
     const handler = dice.pick(Object.keys(consumers));
@@ -119,15 +127,14 @@ function maybeTool(dice: Chance, chance: number): { tool?: MutationTool; abstain
   return { tool: dice.pick(tools), ...(dice.hits(0.2) ? { abstains: 2 } : {}) };
 }
 
-/** The next version: mended, and perhaps with a handler less or more. */
-export function nextEdition(dice: Chance, { flaw: _, ...program }: Program, daring: boolean): Program {
+/** The next version: mended, and perhaps with a handler less or more; one that comes back is as it was. */
+export function nextEdition(dice: Chance, last: Program, daring: boolean): Program {
+  const { flaw: _, ...program } = last;
+  const edition = program.edition + 1;
+  if (!daring) return { ...program, edition };
   const { extra, ...others } = program.consumers;
-  const consumers = !daring
-    ? program.consumers
-    : extra
-      ? others
-      : { ...others, extra: consumer(dice, ["made"]) };
-  return { ...program, edition: program.edition + 1, consumers };
+  if (extra) return { ...program, edition, consumers: others, spare: extra };
+  return { ...program, edition, consumers: { ...others, extra: program.spare ?? consumer(dice, ["made"]) } };
 }
 
 const parsed = new Map<string, Program>();

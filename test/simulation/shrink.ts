@@ -5,12 +5,12 @@ import { ACTS } from "./people.ts";
 
 const MOST_TRIES = 120;
 
-export interface Shrunk {
+interface Shrunk {
   options: SimulationOptions;
   result: Simulated;
 }
 
-export async function shrink(given: SimulationOptions): Promise<Shrunk> {
+async function shrink(given: SimulationOptions): Promise<Shrunk> {
   let best = { options: given, result: await simulate(given) };
   let tries = 0;
   const attempt = async (options: SimulationOptions): Promise<boolean> => {

@@ -95,6 +95,11 @@ export class SimWorld implements World {
     this.#kernel = kernel;
   }
 
+  /** What it was told, and did not write down, the host has forgotten. */
+  hostDied(): void {
+    this.#wishes.clear();
+  }
+
   async tool({ alias, tool }: Pick<ToolCall, "alias" | "tool">): Promise<Tool | ToolFailure> {
     const mutation = MUTATIONS[tool as MutationTool] as (typeof MUTATIONS)[MutationTool] | undefined;
     return {
@@ -129,9 +134,13 @@ export class SimWorld implements World {
   }
 
   async send(call: RecordedCall): Promise<SendAnswer> {
-    const decision = await this.#kernel.task(`world receives ${call.tool}`, () => this.#receive(call));
-    const fault = this.#fault(SEND_FAULTS);
+    const decision = await this.#kernel.task(`world receives ${call.tool} ${call.args}`, () =>
+      this.#receive(call),
+    );
+    const fault = this.#sendFault(decision);
+    const { life } = this.#kernel;
     const answer = (label: string, said: SendAnswer) => {
+      if (this.#kernel.life !== life) return new Promise<never>(() => {});
       decision.provenUnsent = said.outcome === "failed";
       return this.#kernel.task(`world answers: ${label}`, () => said);
     };
@@ -148,7 +157,9 @@ export class SimWorld implements World {
       case "rejected":
         return answer("rejected", failed("logic", "http-422"));
       case "limited":
-        this.#wishes.set(chainOf(call), { untilMs: this.#kernel.nowMs() + WISH_MS, acts: this.humanActs });
+        // For a check the host has times of its own.
+        if (decision.sends === 1)
+          this.#wishes.set(chainOf(call), { untilMs: this.#kernel.nowMs() + WISH_MS, acts: this.humanActs });
         return answer("limited", { ...failed("transient", "rate-limited"), retryAfterMs: WISH_MS });
       case "timeout before the effect":
         return answer("nothing", LOST);
@@ -246,6 +257,13 @@ export class SimWorld implements World {
       },
       true,
     );
+  }
+
+  /** Trouble seldom comes alone: what is sent again is more likely to go unanswered. */
+  #sendFault({ sends }: SentDecision): (typeof SEND_FAULTS)[number] | undefined {
+    const stormy = Object.keys(this.weather).length > 0;
+    if (sends > 1 && stormy && this.#kernel.dice.hits(0.3)) return "timeout after the effect";
+    return this.#fault(SEND_FAULTS);
   }
 
   #fault<Fault extends WorldFault>(faults: readonly Fault[]): Fault | undefined {

@@ -52,7 +52,6 @@ export interface Simulated {
 const STEPS = 20_000;
 const HEALING_MS = 120_000;
 const MOST_HEALING = 100;
-const SLOTS = 3;
 const STORE_FAULTS = ["crash", "power cut", "disk full", "I/O error", "slow apply", "slow fsync"] as const;
 export const FAULTS: readonly string[] = [...WORLD_FAULTS, ...SANDBOX_FAULTS, ...STORE_FAULTS];
 
@@ -73,6 +72,7 @@ class Simulation {
   /** Chance of each fault while the storm lasts. */
   readonly #weather: Map<string, number>;
   readonly #down: { fromMs: number; toMs: number }[] = [];
+  readonly #slots: number;
   #died = false;
   #brokenAt: number | undefined;
   #moments = 0;
@@ -83,21 +83,25 @@ class Simulation {
 
   constructor(options: SimulationOptions) {
     this.#options = options;
-    const { seed, workflows = 2, programs } = options;
+    const { seed, programs } = options;
+    this.#slots = 1 + (seed % 3);
     this.#kernel = new Kernel(seed);
     this.#disk = blankDisk();
     // A generator of its own: leaving a fault out, or a workflow, leaves the others as they are.
     const plan = new Chance(seed ^ 0x51ed270b);
-    this.#weather = programs ? new Map() : forecast(plan, options.without ?? []);
-    const made = programs ?? Array.from({ length: workflows }, (_, i) => generate(plan, `w${i}`));
+    const grudging = plan.hits(0.08);
+    this.#weather = programs ? new Map() : forecast(plan, options.without ?? [], grudging);
+    const workflows = options.workflows ?? plan.between(1, 4);
+    const made = programs ?? Array.from({ length: workflows }, (_, i) => generate(plan, `w${i}`, grudging));
     this.#programs = new Map(made.map((program) => [program.name, program]));
     const say = (message: string) => this.#problem(message);
     this.#world = new SimWorld(this.#kernel);
     this.#world.problem = say;
-    this.#watch = new Watch(this.#disk, SLOTS, say);
+    this.#watch = new Watch(this.#disk, this.#slots, say);
     this.#world.onSend = (call) => this.#watch.send(call);
     const acts = programs ? [] : ACTS.filter((one) => this.#weather.has(one));
     this.#people = new People(this.#kernel, this.#disk, this.#world, this.#programs, acts as Act[]);
+    this.#people.onAcknowledged = (fact) => this.#watch.acknowledged(fact);
   }
 
   async run(): Promise<Simulated> {
@@ -199,16 +203,16 @@ class Simulation {
           if (event.kind === "engine.warning") this.#warned(event.message, broken.at);
         },
       },
-      { slots: SLOTS, compile: async (upload) => compile(upload) },
+      { slots: this.#slots, compile: async (upload) => compile(upload) },
     );
     const watched = (work: Promise<void>, what: string) =>
       work.catch((error: Error) => this.#warned(`${what}: ${error.stack ?? error.message}`, broken.at));
     void watched(this.#begin(engine), "start");
     const life = { engine, store };
-    void watched(
-      this.#storm ? this.#people.meddle(life, () => this.#storm) : this.#people.mend(life),
-      "people",
-    );
+    // Where only the crash is asked for, people are sensible from the beginning.
+    const meddles = this.#storm && !this.#options.programs;
+    const people = meddles ? this.#people.meddle(life, () => this.#storm) : this.#people.mend(life);
+    void watched(people, "people");
   }
 
   async #begin(engine: Engine): Promise<void> {
@@ -260,9 +264,10 @@ class Simulation {
     const lost = power ? (this.#options.crashAt ? unsynced : dice.below(unsynced + 1)) : 0;
     this.#kernel.note(power ? `power cut: ${lost} of ${unsynced} groups lost` : "killed");
     this.#kernel.crash();
+    this.#world.hostDied();
     this.#disk.lose(lost);
     this.#died = true;
-    this.#watch.inspect();
+    this.#watch.died();
   }
 
   #happens(fault: string): boolean {
@@ -284,7 +289,7 @@ class Simulation {
 }
 
 /** Each seed has its own weather: some faults often, some rarely, some not at all. */
-function forecast(dice: Chance, without: readonly string[]): Map<string, number> {
+function forecast(dice: Chance, without: readonly string[], grudging: boolean): Map<string, number> {
   const weather = new Map<string, number>();
   const add = (fault: string, share: number, most: number) => {
     const [comes, chance] = [dice.hits(share), most * (0.2 + 0.8 * dice.next())];
@@ -298,6 +303,8 @@ function forecast(dice: Chance, without: readonly string[]): Map<string, number>
   add("I/O error", 0.1, 0.004);
   add("slow apply", 0.3, 0.1);
   add("slow fsync", 0.3, 0.3);
+  // Some services answer late, and say no after all.
+  if (grudging && !without.includes("late refusal")) weather.set("late refusal", 0.5);
   const meddling = dice.hits(0.6);
   for (const act of new Set(ACTS)) add(act, meddling ? 0.7 : 0, 1);
   return weather;

@@ -48,6 +48,8 @@ export class Watch {
   /** Consumer → reasons to look at its events, and how often it looked. */
   readonly #reasons = new Map<number, number>();
   readonly #looks = new Map<number, number[]>();
+  readonly #sawUpTo = new Map<number, number>();
+  readonly #facts = new Map<string, number[]>();
   #applies = 0;
   incarnation = 0;
 
@@ -67,13 +69,16 @@ export class Watch {
       else if (write.do === "mutation.set") rows.set(write.id, this.#row("mutations", write.id));
       else if (write.do === "run.create" && write.run.retryOf !== undefined)
         runs.set(write.run.retryOf, this.#row("runs", write.run.retryOf));
-    this.#audited(change);
-    this.#mayStart(change);
+    const forbidden = this.#startProblem(change);
     return (_, write) => {
+      if (forbidden !== undefined) this.#problem(`invariant 20: ${forbidden}`);
+      this.#audited(change);
       for (const [id, before] of runs) this.#run(id, before, this.#row("runs", id));
       for (const [id, before] of rows) this.#ledger(id, before, this.#row("mutations", id), write);
       for (const one of change.writes) this.#write(one, change, runs, write);
       this.#looked(change, write);
+      this.#seen(change);
+      this.#remember(change, write);
       this.#whole(change.workflow);
     };
   }
@@ -84,10 +89,20 @@ export class Watch {
     if ((RANK[to] ?? -1) < (RANK[from] ?? 9))
       this.#problem(`invariant 1: run ${id} went from ${from} to ${to}`);
     if (before["version"] !== after["version"]) this.#problem(`invariant 25: run ${id} changed its version`);
+    this.#givenBack(id, after);
     if (!ENDED.includes(before["status"] as string)) return;
     for (const [column, value] of Object.entries(before))
       if (after[column] !== value && !MAY_CHANGE.includes(column) && !column.startsWith("resol"))
         this.#problem(`invariant 2: the ended run ${id} changed its ${column}`);
+  }
+
+  /** 5: an attempt that is over, and may be made again from its beginning, holds nothing. */
+  #givenBack(id: number, { status, open, phase }: Row): void {
+    if (open !== 1 || phase === "committed" || !ENDED.includes(status as string)) return;
+    const row = this.#get("SELECT status FROM mutations WHERE owner_run = ?", id)?.["status"];
+    if (row !== undefined && row !== "failed") return;
+    if (this.#get("SELECT 1 AS held FROM deliveries WHERE reserved_by = ? AND status = 'reserved'", id))
+      this.#problem(`invariant 13: run ${id} is ${String(status)} and still holds its events`);
   }
 
   #ledger(id: number, before: Row | undefined, after: Row | undefined, write: number): void {
@@ -120,18 +135,19 @@ export class Watch {
   }
 
   /** 20: nothing starts in a workflow that is paused, put away or blocked. */
-  #mayStart({ verb, workflow, writes }: Change): void {
+  #startProblem({ verb, workflow, writes }: Change): string | undefined {
     const starts = writes.some(
       (one) =>
         (one.do === "run.create" && one.run.status === "active") ||
         (one.do === "run.set" && one.set.status === "active"),
     );
-    if (!starts) return;
+    if (!starts) return undefined;
     const row = this.#get("SELECT paused, archived, open_run FROM workflows WHERE id = ?", workflow);
     if (row?.["paused"] === 1 || row?.["archived"] === 1)
-      this.#problem(`invariant 20: ${verb} in workflow ${workflow}, which is paused`);
+      return `${verb} in workflow ${workflow}, which is paused`;
     if (verb === "start" && row?.["open_run"] !== null)
-      this.#problem(`invariant 20: ${verb} in workflow ${workflow}, which is blocked`);
+      return `${verb} in workflow ${workflow}, which is blocked`;
+    return undefined;
   }
 
   /** 24: whoever decides is on record, in the same Change. */
@@ -146,6 +162,53 @@ export class Watch {
     );
     if (acts && !writes.some((one) => one.do === "audit"))
       this.#problem(`invariant 24: ${verb} is not in the audit`);
+  }
+
+  /** 17: what arrived after the last look makes the consumer due again; only a run that prepares has looked. */
+  #seen({ workflow, writes }: Change): void {
+    for (const write of writes) {
+      if (write.do !== "handler.set") continue;
+      const run = this.#get(
+        "SELECT phase, status FROM runs WHERE handler = ? ORDER BY id DESC LIMIT 1",
+        write.id,
+      );
+      if (write.set.seenSeq !== undefined && run?.["phase"] === "preparing")
+        this.#sawUpTo.set(
+          write.id,
+          this.#get("SELECT seq FROM workflows WHERE id = ?", workflow)?.["seq"] as number,
+        );
+      const upTo = this.#sawUpTo.get(write.id);
+      if (upTo === undefined || run?.["status"] !== "committed") continue;
+      const missed = this.#get(
+        `SELECT d.id FROM deliveries d JOIN handlers h ON h.id = d.handler
+         WHERE d.handler = ? AND d.status = 'pending' AND d.change_seq > ? AND h.due_at IS NULL AND h.orphaned = 0`,
+        write.id,
+        upTo,
+      );
+      if (missed)
+        this.#problem(`invariant 17: consumer ${write.id} will not look at ${String(missed["id"])}`);
+    }
+  }
+
+  /** Which write holds what somebody may be told about. */
+  #remember({ workflow, writes }: Change, at: number): void {
+    const add = (key: string) => this.#facts.set(key, [...(this.#facts.get(key) ?? []), at]);
+    for (const write of writes)
+      if (write.do === "audit" && write.note !== undefined) add(write.note);
+      else if (write.do === "publish")
+        add(`${workflow}/${write.publication.topic}/${write.publication.messageId}`);
+  }
+
+  /** 30: somebody is told that this is done; then it must be on disk. */
+  acknowledged(fact: string): void {
+    if (!this.#facts.get(fact)?.some((write) => this.#disk.isDurable(write)))
+      this.#problem(`invariant 30: ${fact} was acknowledged before it was on disk`);
+  }
+
+  /** What was lost with the host is looked at anew. */
+  died(): void {
+    this.#sawUpTo.clear();
+    this.inspect();
   }
 
   /** 18: a consumer looks once per reason at most; looks that a crash took away do not count. */

@@ -1,0 +1,42 @@
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { measure } from "../support/measure.ts";
+import { Garden } from "../support/planted.ts";
+import { BUGS } from "./planted-bugs.ts";
+
+/** So many seeds are tried before every single crash is. */
+const SEEDS = 120;
+
+const garden = new Garden(["host", "migrations", "test/simulation"]);
+afterAll(() => garden.clear());
+
+function hunt(copy: string, seeds: number): { by?: string; problem?: string } {
+  const args = ["--no-warnings", join(copy, "test/simulation/hunt.ts"), String(seeds)];
+  const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  if (stdout === "") throw new Error(stderr);
+  return JSON.parse(stdout) as { by?: string; problem?: string };
+}
+
+describe("bugs planted in a copy of the host", () => {
+  let caught = 0;
+  afterAll(() =>
+    measure({
+      suite: "simulation",
+      name: `simulation: planted bugs caught, of ${BUGS.length}`,
+      value: caught,
+      unit: "bugs",
+    }),
+  );
+
+  test("nothing is caught where nothing is planted", () => {
+    expect(hunt(garden.plant([]), 10)).toEqual({});
+  });
+
+  test.each(BUGS.map(([what, ...patches]) => ({ what, patches })))("caught: $what", ({ what, patches }) => {
+    const { by, problem } = hunt(garden.plant(patches), SEEDS);
+    expect(by, `nobody noticed: ${what}`).toBeDefined();
+    caught++;
+    process.stdout.write(`planted "${what}" was caught by ${by}: ${problem?.slice(0, 150)}\n`);
+  });
+});
