@@ -69,11 +69,12 @@ export class Deploys {
     if (refused.length > 0) return { ok: false, problems: refused };
     const workflow = await store.workflowId(namespace, name, clock.nowMs());
     const candidate = async (facts: WorkflowFacts): Promise<Candidate | undefined> => {
-      const { same, newest } = await store.versionNumbers(workflow, script.hash);
-      if (same !== undefined && same === facts.activeVersion) return undefined;
-      const number = same ?? newest + 1;
-      const stored = same === undefined ? { version: versionRow(script, upload.language, number) } : {};
-      return { number, manifest: script.manifest, ...stored };
+      const same = await store.version(workflow, { hash: script.hash });
+      if (same?.number === facts.activeVersion) return undefined;
+      const { manifest } = script;
+      if (same) return { number: same.number, manifest };
+      const number = ((await store.version(workflow, "newest"))?.number ?? 0) + 1;
+      return { number, manifest, version: versionRow(script, upload.language, number) };
     };
     return this.#activate(workflow, deployment, candidate, made.problems);
   }

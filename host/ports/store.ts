@@ -115,10 +115,8 @@ export interface Store extends AsyncDisposable {
     otherwise?: { handler: HandlerId; seq: number },
   ): Promise<{ hops: number; inputs: InputId[] }>;
 
-  version(workflow: WorkflowId, number: number): Promise<VersionRow | undefined>;
-
-  /** The number of the version with this content, and of the newest one. */
-  versionNumbers(workflow: WorkflowId, hash: string): Promise<{ same?: number; newest: number }>;
+  /** A version by its number, the newest with this content, or the newest of all. */
+  version(workflow: WorkflowId, which: number | "newest" | { hash: string }): Promise<VersionRow | undefined>;
 
   /** Runs that are active under an incarnation that is gone. */
   interrupted(limit: number): Promise<RunId[]>;

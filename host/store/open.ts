@@ -177,11 +177,8 @@ export class SqliteStore implements Store {
   async causes(deliveries: readonly number[], otherwise?: Parameters<Store["causes"]>[1]) {
     return this.#read.causes(deliveries, otherwise);
   }
-  async version(workflow: number, number: number) {
-    return this.#read.version(workflow, number);
-  }
-  async versionNumbers(workflow: number, hash: string) {
-    return this.#read.versionNumbers(workflow, hash);
+  async version(workflow: number, which: Parameters<Store["version"]>[1]) {
+    return this.#read.version(workflow, which);
   }
   async interrupted(limit: number) {
     return this.#read.interrupted(this.fence.incarnation, limit);

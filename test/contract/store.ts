@@ -889,6 +889,18 @@ export function describeStoreContract(name: string, harness: () => StoreHarness)
     );
 
     test(
+      "a version is found by its number, by its content, or as the newest",
+      ready(async (store, workflow) => {
+        await deployed(store, "orders", 2_000);
+        expect((await store.version(workflow, "newest"))?.number).toBe(2);
+        expect((await store.version(workflow, { hash: "h1" }))?.number).toBe(1);
+        expect(await store.version(workflow, { hash: "never deployed" })).toBeUndefined();
+        const bare = await store.workflowId("default", "bare", 1_000);
+        expect(await store.version(bare, "newest")).toBeUndefined();
+      }),
+    );
+
+    test(
       "the journal is gapless per workflow",
       ready(async (store, workflow, of) => {
         await publish(store, workflow, ["a", "b", "c"], 1_000);

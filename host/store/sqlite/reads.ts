@@ -240,13 +240,11 @@ export class Reads {
     return { hops, inputs: [...inputs] };
   }
 
-  version(workflow: number, number: number): VersionRow | undefined {
-    const row = this.#statements
-      .sql("SELECT * FROM versions WHERE workflow = ? AND number = ?")
-      .get(workflow, number) as Row | undefined;
+  version(workflow: number, which: Parameters<Store["version"]>[1]): VersionRow | undefined {
+    const row = this.#versionRow(workflow, which);
     if (!row) return undefined;
     return {
-      number,
+      number: row["number"] as number,
       hash: row["hash"] as string,
       language: row["language"] as VersionRow["language"],
       source: row["source"] as string,
@@ -258,16 +256,11 @@ export class Reads {
     };
   }
 
-  versionNumbers(workflow: number, hash: string): { same?: number; newest: number } {
-    const same = this.#statements
-      .sql("SELECT number FROM versions WHERE workflow = ?+0 AND hash = ? ORDER BY number DESC LIMIT 1")
-      .pluck()
-      .get(workflow, hash) as number | undefined;
-    const newest = this.#statements
-      .sql("SELECT max(number) FROM versions WHERE workflow = ?")
-      .pluck()
-      .get(workflow) as number | null;
-    return { newest: newest ?? 0, ...(same === undefined ? {} : { same }) };
+  #versionRow(workflow: number, which: Parameters<Store["version"]>[1]): Row | undefined {
+    const sql = (text: string) => this.#statements.sql(`SELECT * FROM versions WHERE workflow = ?+0 ${text}`);
+    if (which === "newest") return sql("ORDER BY number DESC LIMIT 1").get(workflow) as Row | undefined;
+    if (typeof which === "number") return sql("AND number = ?+0").get(workflow, which) as Row | undefined;
+    return sql("AND hash = ?||'' ORDER BY number DESC LIMIT 1").get(workflow, which.hash) as Row | undefined;
   }
 
   /** Active runs of every incarnation but this one. */
