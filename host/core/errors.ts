@@ -1,6 +1,8 @@
 /**
  * The error catalogue: one table of stable codes. A code is API: it may be added, never renamed. Each row says who is
- * to blame, the class that decides what happens to the run (02 §4), and what a person should do.
+ * to blame, the class that decides what happens to the run (02 §4), the HTTP status that a request is answered with, and
+ * what a person should do. Codes that no request is answered with (they stand in a run's record, or stop the host before
+ * it listens) have none.
  */
 
 export type Blame = "script" | "operator" | "connector" | "host";
@@ -9,10 +11,12 @@ export type ErrorClass = "transient" | "auth" | "permission" | "precondition" | 
 interface CatalogueRow {
   blame: Blame;
   class: ErrorClass;
+  http?: 400 | 409 | 413 | 422 | 500 | 503;
   summary: string;
   fix: string;
 }
 
+/** A run fails with it. */
 const script = (summary: string, fix: string): CatalogueRow => ({
   blame: "script",
   class: "logic",
@@ -20,87 +24,92 @@ const script = (summary: string, fix: string): CatalogueRow => ({
   fix,
 });
 
+/** An upload is refused with it. */
+const upload = (summary: string, fix: string): CatalogueRow => ({ ...script(summary, fix), http: 422 });
+
+/** A setting or a request of a person is refused with it. */
 const operator = (summary: string, fix: string): CatalogueRow => ({
   blame: "operator",
   class: "logic",
+  http: 422,
   summary,
   fix,
 });
 
-export const ERRORS = {
-  "script-syntax": script(
+const CATALOGUE = {
+  "script-syntax": upload(
     "The file is not valid TypeScript or JavaScript.",
     "Correct the marked place, or what stands just before it: often a bracket, quote or comma is missing.",
   ),
-  "script-encoding": script(
+  "script-encoding": upload(
     "The file holds characters no script may hold.",
     "Save it as UTF-8 without NUL characters.",
   ),
-  "script-empty": script("The file is empty.", "Export a workflow: `export default workflow({ … })`."),
-  "script-too-large": script(
-    "The file is larger than the limit.",
-    "Move data out of the script, or split the workflow.",
-  ),
-  "script-too-deep": script("The file nests too deeply to be read.", "Flatten the nested expressions."),
-  "unsupported-syntax": script(
+  "script-empty": upload("The file is empty.", "Export a workflow: `export default workflow({ … })`."),
+  "script-too-large": {
+    ...upload("The file is larger than the limit.", "Move data out of the script, or split the workflow."),
+    http: 413,
+  },
+  "script-too-deep": upload("The file nests too deeply to be read.", "Flatten the nested expressions."),
+  "unsupported-syntax": upload(
     "This TypeScript syntax needs a compiler.",
     "Use syntax that can be erased: a const object for an enum, fields for parameter properties.",
   ),
-  "foreign-import": script(
+  "foreign-import": upload(
     'Only "pawl" may be imported.',
     "Bundle other modules into the file before uploading.",
   ),
-  "unknown-import": script(
+  "unknown-import": upload(
     'The module "pawl" has no such export.',
     "Import workflow, producer, consumer or topic.",
   ),
-  "dynamic-import": script("Modules cannot be loaded at run time.", "Bundle the module into the file."),
-  "import-meta": script("`import.meta` does not exist here.", "Remove it."),
-  "top-level-await": script(
+  "dynamic-import": upload("Modules cannot be loaded at run time.", "Bundle the module into the file."),
+  "import-meta": upload("`import.meta` does not exist here.", "Remove it."),
+  "top-level-await": upload(
     "Top-level code cannot wait.",
     "Move the work into a handler; top-level code only declares.",
   ),
-  "no-default-export": script("The file has no default export.", "Add `export default workflow({ … })`."),
-  "not-a-workflow": script(
+  "no-default-export": upload("The file has no default export.", "Add `export default workflow({ … })`."),
+  "not-a-workflow": upload(
     "The default export is not a workflow.",
     'Wrap the object in `workflow({ … })`, imported from "pawl".',
   ),
-  "second-workflow": script(
+  "second-workflow": upload(
     "The file makes more than one workflow.",
     "Keep one workflow per file; upload the other as a file of its own.",
   ),
-  "load-failed": script(
+  "load-failed": upload(
     "Top-level code threw.",
     "Correct the marked place; top-level code should only declare.",
   ),
-  "load-limit": script(
+  "load-limit": upload(
     "Top-level code did not finish within the load limit.",
     "Only declare at the top level; do the work in handlers.",
   ),
-  "manifest-invalid": script("The declaration has the wrong shape.", "Correct the named field."),
-  "unknown-field": script("The declaration has a field that means nothing.", "Remove or rename it."),
-  "bad-name": script(
+  "manifest-invalid": upload("The declaration has the wrong shape.", "Correct the named field."),
+  "unknown-field": upload("The declaration has a field that means nothing.", "Remove or rename it."),
+  "bad-name": upload(
     "The name is not allowed.",
     "Start with a letter; then letters, digits, `_`, `.`, `-`; at most 64 in all.",
   ),
-  "duplicate-name": script("The name is given twice.", "Rename or remove one of the two."),
-  "no-handlers": script("The workflow has no handler.", "Declare at least one producer or consumer."),
-  "bad-interval": script("The interval cannot be read.", 'Write it like "30s", "5m", "2h" or "1d".'),
-  "interval-too-short": script("The interval is below the host's minimum.", "Write a longer interval."),
-  "bad-cron": script("The cron pattern cannot be read.", 'Write five fields, like "0 9 * * 1-5".'),
-  "cron-never-fires": script("The cron pattern never fires.", "Choose a date that exists."),
-  "cron-too-often": script(
+  "duplicate-name": upload("The name is given twice.", "Rename or remove one of the two."),
+  "no-handlers": upload("The workflow has no handler.", "Declare at least one producer or consumer."),
+  "bad-interval": upload("The interval cannot be read.", 'Write it like "30s", "5m", "2h" or "1d".'),
+  "interval-too-short": upload("The interval is below the host's minimum.", "Write a longer interval."),
+  "bad-cron": upload("The cron pattern cannot be read.", 'Write five fields, like "0 9 * * 1-5".'),
+  "cron-never-fires": upload("The cron pattern never fires.", "Choose a date that exists."),
+  "cron-too-often": upload(
     "The cron pattern fires more often than the host's minimum.",
     "Leave more time between fires.",
   ),
-  "bad-timezone": script("The time zone does not exist.", 'Use an IANA name like "Europe/Zurich".'),
-  "undeclared-topic": script("The topic is not declared.", "Add it to `topics` of the workflow."),
-  "topic-without-subscriber": script(
+  "bad-timezone": upload("The time zone does not exist.", 'Use an IANA name like "Europe/Zurich".'),
+  "undeclared-topic": upload("The topic is not declared.", "Add it to `topics` of the workflow."),
+  "topic-without-subscriber": upload(
     "Nobody subscribes to the topic.",
     "Subscribe a consumer, or mark it `topic({ output: true })`.",
   ),
-  "undeclared-alias": script("The connection alias is not declared.", "Add it to `connections`."),
-  "reserved-alias": script("The alias would hide a member of `ctx`.", "Choose another alias."),
+  "undeclared-alias": upload("The connection alias is not declared.", "Add it to `connections`."),
+  "reserved-alias": upload("The alias would hide a member of `ctx`.", "Choose another alias."),
   "handler-throws": script("The handler threw.", "Handle the case, or fix the error, and deploy again."),
   "phase-violation": script(
     "The call is not allowed in this phase.",
@@ -110,14 +119,17 @@ export const ERRORS = {
     "`mutate` asked for more than one outside change.",
     "Make one call per run; publish an event for the next change.",
   ),
-  "bad-value": script(
-    "A value handed over is not plain JSON data.",
-    "Hand over only objects, arrays, strings, finite numbers, booleans and null.",
-  ),
-  "value-too-large": script(
-    "A value handed over exceeds its size limit.",
-    "Hand over less, or keep it outside.",
-  ),
+  "bad-value": {
+    ...script(
+      "A value handed over is not plain JSON data.",
+      "Hand over only objects, arrays, strings, finite numbers, booleans and null.",
+    ),
+    http: 422,
+  },
+  "value-too-large": {
+    ...script("A value handed over exceeds its size limit.", "Hand over less, or keep it outside."),
+    http: 413,
+  },
   "bad-result": script("The handler returned the wrong shape.", "Return what the phase documents."),
   "bad-reservation": script(
     "A reservation does not name pending events of a subscribed topic.",
@@ -210,24 +222,28 @@ export const ERRORS = {
   "sandbox-lost": {
     blame: "host",
     class: "transient",
+    http: 503,
     summary: "The sandbox process ended because of another run; this run is redone.",
     fix: "Nothing.",
   },
   "sandbox-closed": {
     blame: "host",
     class: "transient",
+    http: 503,
     summary: "The sandbox is shutting down.",
     fix: "Nothing; the run is redone after the restart.",
   },
   "sandbox-protocol": {
     blame: "host",
     class: "internal",
+    http: 500,
     summary: "The sandbox process broke the wire protocol and was killed.",
     fix: "Report this with the run's id.",
   },
   "sandbox-start": {
     blame: "host",
     class: "internal",
+    http: 500,
     summary: "A sandbox process could not be started.",
     fix: "Run `pawl doctor`.",
   },
@@ -258,19 +274,24 @@ export const ERRORS = {
   "store-broken": {
     blame: "host",
     class: "internal",
+    http: 503,
     summary: "The disk refused a write; the host has stopped.",
     fix: "Free space or repair the disk, then start again: everything acknowledged is there.",
   },
   "store-closed": {
     blame: "host",
     class: "transient",
+    http: 503,
     summary: "The store is closed; the host is shutting down.",
     fix: "Try again after the restart.",
   },
-  "cursor-invalid": operator(
-    "The cursor does not belong to this list.",
-    "Start again from the first page, or pass on `nextCursor` as it was given.",
-  ),
+  "cursor-invalid": {
+    ...operator(
+      "The cursor does not belong to this list.",
+      "Start again from the first page, or pass on `nextCursor` as it was given.",
+    ),
+    http: 400,
+  },
   "store-unreadable": {
     blame: "operator",
     class: "internal",
@@ -280,12 +301,14 @@ export const ERRORS = {
   "backup-target-taken": {
     blame: "operator",
     class: "internal",
+    http: 409,
     summary: "The place to write to is not empty.",
     fix: "Name a file or folder that does not exist yet.",
   },
   "backup-failed": {
     blame: "host",
     class: "internal",
+    http: 500,
     summary: "The backup could not be written.",
     fix: "Free space at the target, or name another, and start it again.",
   },
@@ -297,7 +320,9 @@ export const ERRORS = {
   },
 } as const satisfies Record<string, CatalogueRow>;
 
-export type ErrorCode = keyof typeof ERRORS;
+export type ErrorCode = keyof typeof CATALOGUE;
+
+export const ERRORS: Readonly<Record<ErrorCode, CatalogueRow>> = CATALOGUE;
 
 /** The one error class of the host: a code of the catalogue, and what happened to which thing. */
 export class PawlError extends Error {

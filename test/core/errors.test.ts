@@ -21,6 +21,20 @@ describe("the catalogue", () => {
     expect(classes.length).toBeGreaterThan(40);
     expect([...new Set(classes)]).toEqual(["logic"]);
   });
+
+  test("a request is answered with a status that says whose fault it is", () => {
+    const answered = rows.filter(([, row]) => row.http !== undefined);
+    expect(answered.length).toBeGreaterThan(40);
+    for (const [code, { blame, http = 0 }] of answered)
+      expect([code, http >= 500]).toEqual([code, blame === "host"]);
+  });
+
+  test("whatever makes a setting or an upload unusable is refused with a status", () => {
+    const codes: ErrorCode[] = ["script-syntax", "reserved-alias", "policy-invalid", "not-yet-enforced"];
+    expect(codes.map((code) => ERRORS[code].http)).toEqual([422, 422, 422, 422]);
+    expect([ERRORS["script-too-large"].http, ERRORS["cursor-invalid"].http]).toEqual([413, 400]);
+    expect(ERRORS["handler-throws"].http).toBeUndefined();
+  });
 });
 
 describe("PawlError", () => {

@@ -52,14 +52,15 @@ export function errorsPage(): string {
     `\`${code}\``,
     row.blame,
     row.class,
+    String(row.http ?? ""),
     row.summary,
     row.fix,
   ]);
   return [
     NOTE,
     "# Error codes",
-    "A code is stable: it may be added, never renamed. The class decides what happens to a run.",
-    table(["code", "to blame", "class", "what happened", "what to do"], rows),
+    "A code is stable: it may be added, never renamed. The class decides what happens to a run. A request is answered with the HTTP status; a code without one stands in the record of a run, or stops the host before it listens.",
+    table(["code", "to blame", "class", "HTTP", "what happened", "what to do"], rows),
     "",
   ].join("\n\n");
 }
