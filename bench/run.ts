@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 
 let missed = false;
-for (const bench of ["sandbox", "store"]) {
+for (const bench of ["sandbox", "store", "engine"]) {
   const program = join(import.meta.dirname, bench, "run.ts");
   const { status } = spawnSync(process.execPath, [program, ...process.argv.slice(2)], { stdio: "inherit" });
   missed ||= status !== 0;

@@ -41,7 +41,7 @@ export async function compiledSource(source: string, file: string): Promise<Scri
   return { ...made.script, namespace: "bench", version: 1 };
 }
 
-const order = {
+export const order = {
   id: "order-1",
   customer: { name: "Ada Lovelace", email: "ada@example.com", country: "AT" },
   currency: "EUR",
