@@ -195,6 +195,7 @@ export class SqliteStore implements Store {
   /** Housekeeping inside the group's transaction: small, because whoever writes next waits for it. */
   async maintain<Result>(work: () => Result, level: Level = "committed"): Promise<Result> {
     const result = this.#group.run(work);
+    this.#applier.forget();
     await this.#group.reached(level);
     return result;
   }

@@ -40,6 +40,7 @@ export class Disk {
   begin(): void {
     if (this.db.inTransaction) this.db.exec("ROLLBACK");
     this.db.exec("BEGIN");
+    this.applier.forget();
     this.written = this.committedTo = this.durableTo = 0;
     this.#lost = [];
     this.#groups = [];
@@ -86,6 +87,7 @@ export class Disk {
       this.db.exec(`ROLLBACK TO ${target}`);
       this.db.exec(`RELEASE ${target}`);
     }
+    this.applier.forget();
     const keptTo = groups > 0 ? from : this.committedTo;
     if (this.written > keptTo) this.#lost.push([keptTo + 1, this.written]);
     this.committedTo = this.written;

@@ -16,6 +16,7 @@ import { type Effect, type Entry, journalOf, type Published } from "../../core/j
 import { workflowDueAt } from "../../core/trigger.ts";
 import type { Applied, Refused } from "../../ports/store.ts";
 import { type Row, RUN_COLUMNS } from "../rows.ts";
+import { Cursors, type WorkflowCursor } from "./cursors.ts";
 import { Events } from "./events.ts";
 import { refusalOf } from "./expect.ts";
 import { Handlers } from "./handlers.ts";
@@ -23,26 +24,6 @@ import { Ledger } from "./ledger.ts";
 import { hash, Records } from "./records.ts";
 import { Statements } from "./statements.ts";
 
-/** The workflow's own row while a Change is applied: read once, written once. */
-export interface WorkflowCursor {
-  id: number;
-  namespace: number;
-  revision: number;
-  generation: number;
-  seq: number;
-  journalSeq: number;
-  paused: boolean;
-  archived: boolean;
-  openRun: number | null;
-  consumerStreak: number;
-  activeVersion: number;
-  mode: string;
-  dueAtMs: number | null;
-  touched: boolean;
-}
-
-const READ_WORKFLOW =
-  "SELECT namespace, revision, generation, seq, journal_seq, paused, archived, open_run, consumer_streak, active_version, mode, due_at FROM workflows WHERE id = ?";
 const WRITE_WORKFLOW =
   "UPDATE workflows SET revision = ?, generation = ?, seq = ?, journal_seq = ?, active_version = ?, paused = ?, archived = ?, mode = ?, consumer_streak = ?, open_run = ?, due_at = ?, updated_at = ? WHERE id = ?";
 const WRITE_SEQUENCES = "UPDATE workflows SET seq = ?, journal_seq = ?, updated_at = ? WHERE id = ?";
@@ -51,6 +32,7 @@ const WRITE_JOURNAL =
 
 export class Applier {
   readonly #statements: Statements;
+  readonly #cursors: Cursors;
   readonly #handlers: Handlers;
   readonly #events: Events;
   readonly #ledger: Ledger;
@@ -58,25 +40,31 @@ export class Applier {
 
   constructor(db: Database, newId: () => number) {
     this.#statements = new Statements(db);
-    this.#handlers = new Handlers(this.#statements);
+    this.#cursors = new Cursors(this.#statements);
+    this.#handlers = new Handlers(this.#statements, this.#cursors);
     this.#events = new Events(this.#statements, this.#handlers, newId);
     this.#ledger = new Ledger(this.#statements, newId);
     this.#records = new Records(this.#statements, newId);
   }
 
+  /** What was written is not there any more, or somebody else has written. */
+  forget(): void {
+    this.#cursors.forget();
+  }
+
   apply(change: Change): Applied | Refused {
-    const cursor = this.#cursor(change.workflow);
+    const cursor = this.#cursors.of(change.workflow);
     if (!cursor) return { ok: false, because: "stale-workflow" };
     const refused = refusalOf(change, cursor, this.#statements); // (Q1)
     if (refused) return refused;
     const patch = patchOf(change);
     if (!this.#setRun(change, patch)) return { ok: false, because: "stale-run" }; // (Q1)
     const effects = new Map<Write, Effect>();
-    this.#handlers.begin();
+    this.#handlers.begin(cursor);
     this.#events.begin();
     this.#ledger.begin(change.writes);
     for (const write of change.writes) this.#write(change, write, cursor, effects);
-    const rescheduled = this.#handlers.end(change.atMs, cursor.seq); // (Q4)
+    const rescheduled = this.#handlers.end(change.atMs); // (Q4)
     this.#journal(change, cursor, journalOf(change, effects, hash)); // (Q3)
     const moved = patch?.status !== undefined || patch?.readyAtMs !== undefined;
     this.#writeWorkflow(change, cursor, cursor.touched || rescheduled || moved);
@@ -85,27 +73,6 @@ export class Applier {
     const applied: Applied = { ok: true, workflowRevision: cursor.revision, seq: cursor.seq, published };
     if (change.expect.run) applied.runRevision = change.expect.run.revision + 1;
     return applied;
-  }
-
-  #cursor(id: number): WorkflowCursor | undefined {
-    const row = this.#statements.sql(READ_WORKFLOW).get(id) as Row | undefined;
-    if (!row) return undefined;
-    return {
-      id,
-      namespace: row["namespace"] as number,
-      revision: row["revision"] as number,
-      generation: row["generation"] as number,
-      seq: row["seq"] as number,
-      journalSeq: row["journal_seq"] as number,
-      paused: row["paused"] === 1,
-      archived: row["archived"] === 1,
-      openRun: row["open_run"] as number | null,
-      consumerStreak: row["consumer_streak"] as number,
-      activeVersion: row["active_version"] as number,
-      mode: row["mode"] as string,
-      dueAtMs: row["due_at"] as number | null,
-      touched: false,
-    };
   }
 
   /** All steps of one run in one Change are one UPDATE and one revision. */
@@ -142,9 +109,9 @@ export class Applier {
         return;
       }
       case "handler.create":
-        return this.#handlers.create(write, cursor);
+        return this.#handlers.create(write);
       case "handler.set":
-        return this.#handlers.set(write.id, write.set, cursor.seq);
+        return this.#handlers.set(write.id, write.set);
       case "workflow.set":
         return setCursor(cursor, write.set);
       case "slot":
@@ -192,11 +159,7 @@ export class Applier {
       const openRun = this.#openRun(change, cursor.openRun);
       return workflowDueAt({ paused, archived, openRun }) ?? null;
     }
-    const earliest = this.#statements
-      .sql("SELECT min(due_at) FROM handlers WHERE workflow = ?+0")
-      .pluck()
-      .get(cursor.id) as number | null;
-    return workflowDueAt({ paused, archived, earliestHandlerDueMs: earliest ?? undefined }) ?? null;
+    return workflowDueAt({ paused, archived, earliestHandlerDueMs: this.#handlers.earliestDue() }) ?? null;
   }
 
   #openRun({ writes }: Change, id: RunId): OpenRunFacts {

@@ -12,7 +12,7 @@ import {
 import type { DeliveryId, HandlerId, InputId, RunId } from "../../core/ids.ts";
 import type { Effect, Published } from "../../core/journal.ts";
 import type { Row } from "../rows.ts";
-import type { WorkflowCursor } from "./apply.ts";
+import type { WorkflowCursor } from "./cursors.ts";
 import type { Handlers } from "./handlers.ts";
 import { digest } from "./records.ts";
 import type { Statements } from "./statements.ts";

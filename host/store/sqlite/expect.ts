@@ -6,7 +6,7 @@ import type { Change } from "../../core/change.ts";
 import type { DeliveryId } from "../../core/ids.ts";
 import type { Refused } from "../../ports/store.ts";
 import type { Row } from "../rows.ts";
-import type { WorkflowCursor } from "./apply.ts";
+import type { WorkflowCursor } from "./cursors.ts";
 import type { Statements } from "./statements.ts";
 
 export function refusalOf(

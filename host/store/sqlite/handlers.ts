@@ -1,14 +1,13 @@
 /**
- * The handlers that a Change touches: each row is read once, changed in memory, and written once, with its `due_at`.
+ * The handlers that a Change touches: each row is changed in memory, and written once, with its `due_at`.
  *
  * H1. `due_at` is what the core says, after everything else of the Change is written.
- * H2. A handler's state is never read here: it may be large, and nothing is decided on it.
  */
 import type { HandlerPatch, Write } from "../../core/change.ts";
 import type { EpochMs, HandlerId } from "../../core/ids.ts";
 import { handlerDueAt } from "../../core/trigger.ts";
 import { type Cell, handlerFromRow, type Row } from "../rows.ts";
-import type { WorkflowCursor } from "./apply.ts";
+import type { Cursors, WorkflowCursor } from "./cursors.ts";
 import type { Statements } from "./statements.ts";
 
 interface Touched {
@@ -18,9 +17,6 @@ interface Touched {
   triggerIfPending: boolean;
 }
 
-/** Everything but the state (H2). */
-const READ =
-  "SELECT id, kind, name, ord, orphaned, seen_seq, queued_reason, queued_at, triggered_reason, triggered_at, wake_at, next_run_at, anchor_at, due_at, NULL AS state_json FROM handlers WHERE id = ?";
 const WRITE =
   "ord = ?, orphaned = ?, seen_seq = ?, queued_reason = ?, queued_at = ?, triggered_reason = ?, triggered_at = ?, wake_at = ?, next_run_at = ?, anchor_at = ?, due_at = ? WHERE id = ?";
 const WRITE_ALL = `UPDATE handlers SET ${WRITE}`;
@@ -43,21 +39,25 @@ const NEW_PENDING_AT = `SELECT ${newPendingAt("@id+0", "@seen+0")}`;
 
 export class Handlers {
   readonly #statements: Statements;
-  #touched = new Map<HandlerId, Touched>();
+  readonly #cursors: Cursors;
+  #cursor: WorkflowCursor | undefined;
+  readonly #touched = new Map<HandlerId, Touched>();
 
-  constructor(statements: Statements) {
+  constructor(statements: Statements, cursors: Cursors) {
     this.#statements = statements;
+    this.#cursors = cursors;
   }
 
-  begin(): void {
-    if (this.#touched.size > 0) this.#touched = new Map();
+  begin(cursor: WorkflowCursor): void {
+    this.#cursor = cursor;
+    if (this.#touched.size > 0) this.#touched.clear();
   }
 
   /** Its deliveries have changed: it may be due at another time. */
   touch(id: HandlerId): Touched {
     let known = this.#touched.get(id);
     if (!known) {
-      const row = this.#statements.sql(READ).get(id) as Row | undefined;
+      const row = this.#cursors.handlersOf(this.#workflow).get(id);
       if (!row) throw new Error(`a Change for handler ${id}, which does not exist`);
       known = { row, changed: false, triggerIfPending: false };
       this.#touched.set(id, known);
@@ -65,19 +65,21 @@ export class Handlers {
     return known;
   }
 
-  create(write: Extract<Write, { do: "handler.create" }>, { id, seq }: WorkflowCursor): void {
+  create(write: Extract<Write, { do: "handler.create" }>): void {
+    const { id, seq } = this.#workflow;
     this.#statements
       .sql("INSERT INTO handlers (id, workflow, kind, name, ord, seen_seq) VALUES (?, ?, ?, ?, ?, ?)")
       .run(write.id, id, write.kind, write.name, write.order, seq);
-    this.set(write.id, write.set, seq);
+    this.#cursors.addHandler(this.#workflow, write.id);
+    this.set(write.id, write.set);
   }
 
-  set(id: HandlerId, set: HandlerPatch, seq: number): void {
+  set(id: HandlerId, set: HandlerPatch): void {
     const touched = this.touch(id);
     const { row } = touched;
     touched.changed = true;
     if (set.state !== undefined) touched.state = set.state;
-    if (set.seenSeq !== undefined) row["seen_seq"] = seq;
+    if (set.seenSeq !== undefined) row["seen_seq"] = this.#workflow.seq;
     if (set.queued !== undefined) {
       row["queued_reason"] = set.queued?.reason ?? null;
       row["queued_at"] = set.queued?.atMs ?? null;
@@ -95,7 +97,8 @@ export class Handlers {
   }
 
   /** Writes what was touched; true if the workflow may be due at another time than before. */
-  end(atMs: EpochMs, seq: number): boolean {
+  end(atMs: EpochMs): boolean {
+    const { seq } = this.#workflow;
     let rescheduled = false;
     for (const [id, touched] of this.#touched) {
       const { row } = touched;
@@ -114,6 +117,19 @@ export class Handlers {
       if (touched.changed) this.#write(id, touched);
     }
     return rescheduled;
+  }
+
+  /** When the first of the workflow's handlers is due. */
+  earliestDue(): EpochMs | undefined {
+    let earliest: EpochMs | undefined;
+    for (const { due_at: at } of this.#cursors.handlersOf(this.#workflow).values())
+      if (at !== null && (earliest === undefined || (at as EpochMs) < earliest)) earliest = at as EpochMs;
+    return earliest;
+  }
+
+  get #workflow(): WorkflowCursor {
+    if (!this.#cursor) throw new Error("handlers are touched only within a Change");
+    return this.#cursor;
   }
 
   #hasPending(id: HandlerId): boolean {
