@@ -3,12 +3,14 @@
  * anything is scheduled; doing it twice does nothing.
  */
 import type { RunFacts } from "../core/facts.ts";
+import type { RunId } from "../core/ids.ts";
 import { recover } from "../core/recover.ts";
 import type { RunError } from "../core/run.ts";
 import type { Parts } from "./parts.ts";
 import { canCheck, toolOf } from "./tools.ts";
 
 const BATCH = 200;
+const TRIES = 5;
 const CRASHED: RunError = {
   class: "internal",
   code: "host-crashed",
@@ -22,10 +24,7 @@ export async function recoverInterrupted(parts: Parts): Promise<number> {
   for (;;) {
     const runs = await store.interrupted(BATCH);
     let recovered = 0;
-    for (const id of runs) {
-      const facts = await store.run(id);
-      if (facts && (await recoverOne(parts, facts))) recovered++;
-    }
+    for (const id of runs) if (await recoverRun(parts, id)) recovered++;
     found += recovered;
     if (runs.length > 0 && recovered === 0)
       tell({
@@ -35,6 +34,16 @@ export async function recoverInterrupted(parts: Parts): Promise<number> {
       });
     if (recovered === 0) return found;
   }
+}
+
+/** A person may act on the workflow in the same moment: then it is looked at anew. */
+async function recoverRun(parts: Parts, id: RunId): Promise<boolean> {
+  for (let tries = 0; tries < TRIES; tries++) {
+    const facts = await parts.store.run(id);
+    if (!facts) return false;
+    if (await recoverOne(parts, facts)) return true;
+  }
+  return false;
 }
 
 async function recoverOne(parts: Parts, facts: RunFacts): Promise<boolean> {

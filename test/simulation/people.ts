@@ -201,9 +201,9 @@ export class People {
       case "deploy":
         return this.#deploy(name, life, dice.hits(0.5));
       case "publish": {
-        // Several at once: some arrive while the run that the first one triggered looks at its events.
-        const burst = Array.from({ length: dice.between(1, 4) }, () => this.#publish(name, id, life));
-        return void (await Promise.all(burst));
+        // One after the other: some arrive while the run that the first one triggered looks at its events.
+        for (let left = dice.between(1, 6); left > 0; left--) await this.#publish(name, id, life);
+        return;
       }
       case "reconnect":
         this.#world.revoked = false;

@@ -15,6 +15,7 @@ import type { Kernel } from "./kernel.ts";
 import { type Chosen, type ConsumerProgram, followUp, numberOf, programOf } from "./programs.ts";
 
 export const SANDBOX_FAULTS = [
+  "takes long",
   "dies before",
   "dies during",
   "dies after",
@@ -25,6 +26,8 @@ export const SANDBOX_FAULTS = [
 ] as const;
 export type SandboxFault = (typeof SANDBOX_FAULTS)[number];
 export type SandboxWeather = Partial<Record<SandboxFault, number>>;
+
+const LONG_MS = 20_000;
 
 const ENDED = {
   logs: [],
@@ -57,7 +60,8 @@ export class SimSandbox implements Sandbox {
     if (fault === "dies before") return lost();
     if (fault === "passing failure") return failure("transient", "simulated");
     const result = await this.#execute(call, answer, fault);
-    await this.#kernel.task(`sandbox ends ${label}`, () => undefined);
+    const ms = this.#happens("takes long") ? this.#kernel.dice.between(1, LONG_MS) : 0;
+    await this.#kernel.later(ms, `sandbox ends ${label}`, () => undefined);
     if (fault === "asks after its end") void answer({ name: "shop.get", args: "{}" });
     return fault === "dies during" || fault === "dies after" ? lost() : result;
   }
@@ -69,9 +73,13 @@ export class SimSandbox implements Sandbox {
   async [Symbol.asyncDispose](): Promise<void> {}
 
   #fault(): SandboxFault | undefined {
-    const fault = SANDBOX_FAULTS.find((one) => this.#kernel.dice.hits(this.weather[one] ?? 0));
-    if (fault !== undefined) this.#kernel.count(fault);
-    return fault;
+    return SANDBOX_FAULTS.find((one) => one !== "takes long" && this.#happens(one));
+  }
+
+  #happens(fault: SandboxFault): boolean {
+    if (!this.#kernel.dice.hits(this.weather[fault] ?? 0)) return false;
+    this.#kernel.count(fault);
+    return true;
   }
 
   async #execute(call: SandboxCall, answer: Answer, fault: SandboxFault | undefined): Promise<SandboxResult> {

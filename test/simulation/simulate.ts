@@ -296,7 +296,7 @@ function forecast(dice: Chance, without: readonly string[], grudging: boolean): 
     if (comes && !without.includes(fault)) weather.set(fault, chance);
   };
   for (const fault of WORLD_FAULTS) add(fault, 0.4, 0.2);
-  for (const fault of SANDBOX_FAULTS) add(fault, 0.35, 0.1);
+  for (const fault of SANDBOX_FAULTS) add(fault, 0.35, fault === "takes long" ? 0.5 : 0.1);
   add("crash", 0.7, 0.02);
   add("power cut", 0.7, 0.6);
   add("disk full", 0.1, 0.004);

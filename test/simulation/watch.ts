@@ -70,7 +70,11 @@ export class Watch {
       else if (write.do === "run.create" && write.run.retryOf !== undefined)
         runs.set(write.run.retryOf, this.#row("runs", write.run.retryOf));
     const forbidden = this.#startProblem(change);
+    const expected = change.expect.run;
+    const found = expected && this.#row("runs", expected.id)?.["revision"];
     return (_, write) => {
+      if (expected && found !== expected.revision)
+        this.#problem(`invariant 24: ${change.verb} knew another revision of run ${expected.id}`);
       if (forbidden !== undefined) this.#problem(`invariant 20: ${forbidden}`);
       this.#audited(change);
       for (const [id, before] of runs) this.#run(id, before, this.#row("runs", id));
