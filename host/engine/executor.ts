@@ -45,14 +45,15 @@ export class Executor {
   }
 
   /** Drives an active run until it is active no more; `called`: its approved call is on record as leaving. */
-  async drive(id: RunId, signal: AbortSignal, called = false): Promise<void> {
-    const facts = await this.#loop(id, signal, called).catch((error: unknown) => this.#rescue(id, error));
+  async drive(begun: RunFacts, signal: AbortSignal, called = false): Promise<void> {
+    const facts = await this.#loop(begun, signal, called).catch((error: unknown) =>
+      this.#rescue(begun.run.id, error),
+    );
     if (facts) this.#parts.tell({ kind: "run.ended", facts });
   }
 
-  async #loop(id: RunId, signal: AbortSignal, called: boolean): Result {
-    let facts = await this.#parts.store.run(id);
-    if (called && facts) facts = await this.mutator.call(facts);
+  async #loop(begun: RunFacts, signal: AbortSignal, called: boolean): Result {
+    let facts: RunFacts | undefined = called ? await this.mutator.call(begun) : begun;
     while (facts?.run.status === "active" && !signal.aborted) facts = await this.#step(facts, signal);
     return facts?.run.status === "active" ? this.#abort(facts) : facts;
   }

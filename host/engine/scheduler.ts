@@ -203,8 +203,9 @@ export class Scheduler {
 
   async #drive(id: RunId, signal: AbortSignal, called: boolean): Promise<void> {
     const facts = await this.#parts.store.run(id);
-    if (facts) this.#parts.tell({ kind: "run.started", facts });
-    await this.#executor.drive(id, signal, called);
+    if (!facts) return;
+    this.#parts.tell({ kind: "run.started", facts });
+    await this.#executor.drive(facts, signal, called);
   }
 
   async #begin(workflow: WorkflowFacts, nowMs: number): Promise<Begun | undefined> {

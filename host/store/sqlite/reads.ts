@@ -30,7 +30,7 @@ export class Reads {
   due(nowMs: number, limit: number): DueWorkflow[] {
     const rows = this.#statements
       .sql(
-        "SELECT id, namespace, due_at FROM workflows WHERE due_at IS NOT NULL AND due_at <= ?+0 ORDER BY due_at LIMIT ?",
+        "SELECT id, namespace, due_at FROM workflows WHERE due_at IS NOT NULL AND due_at <= ?+0 ORDER BY due_at LIMIT ?+0",
       )
       .all(nowMs, limit) as Row[];
     return rows.map((row) => ({
@@ -198,8 +198,8 @@ export class Reads {
         .all(handler, topic, limit) as PendingEvent[];
     const one = this.#statements.sql(
       `SELECT ${PENDING_COLUMNS}, d.status, d.settled_at FROM events e JOIN deliveries d ON d.event = e.id
-       WHERE e.workflow = (SELECT workflow FROM handlers WHERE id = @handler) AND e.topic = @topic AND e.message_id = @messageId
-         AND d.handler = @handler ${settled ? "" : "AND d.status = 'pending'"}
+       WHERE e.workflow = (SELECT workflow FROM handlers WHERE id = @handler+0) AND e.topic = @topic||''
+         AND e.message_id = @messageId||'' AND d.handler = @handler+0 ${settled ? "" : "AND d.status = 'pending'"}
        ORDER BY d.status = 'pending' DESC, d.id DESC LIMIT 1`,
     );
     return messageIds.slice(0, limit).flatMap((messageId) => {
@@ -219,7 +219,7 @@ export class Reads {
     let hops = 0;
     for (const id of deliveries) {
       const row = this.#statements
-        .sql("SELECT e.id, e.hops FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?")
+        .sql("SELECT e.id, e.hops FROM deliveries d JOIN events e ON e.id = d.event WHERE d.id = ?+0")
         .get(id) as Row | undefined;
       if (!row) continue;
       hops = Math.max(hops, row["hops"] as number);
@@ -276,7 +276,7 @@ export class Reads {
   checksDue(nowMs: number, limit: number): number[] {
     return this.#statements
       .sql(
-        "SELECT owner_run FROM mutations WHERE next_check_at IS NOT NULL AND next_check_at <= ?+0 ORDER BY next_check_at LIMIT ?",
+        "SELECT owner_run FROM mutations WHERE next_check_at IS NOT NULL AND next_check_at <= ?+0 ORDER BY next_check_at LIMIT ?+0",
       )
       .pluck()
       .all(nowMs, limit) as number[];
