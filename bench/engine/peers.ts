@@ -1,8 +1,8 @@
 /**
  * Who the engine is measured against, in the same process and the same minute.
  *
- * P1. The sandbox alone: the same script, the same pool with the same options, as many workflows in rotation and as many
- *     calls at once as the host has slots; no store, no schedule, no ledger.
+ * P1. The sandbox alone: the same script, the same pool with the same options, as many workflows in rotation and, where
+ *     it is compared, as many calls at once as the host has slots; no store, no schedule, no ledger.
  * P2. OpenWorkflow on SQLite, as it comes: three steps that do next to nothing, in this process without any sandbox. Its
  *     runs are created beforehand and not timed; it gets the better of two numbers of workers.
  */
@@ -16,7 +16,8 @@ import { openPool } from "../../host/sandbox/pool.ts";
 import { sample } from "../measure.ts";
 import { order, runInPool } from "../sandbox/job.ts";
 
-const SLOTS = 16;
+/** Runs at once: what a host has by default. */
+export const SLOTS = 16;
 const WORKERS = [SLOTS, 100];
 
 export interface Alone {
@@ -26,13 +27,17 @@ export interface Alone {
 }
 
 /** (P1) */
-export async function sandboxAlone(script: Script, workflows: number, forMs: number): Promise<Alone> {
+export async function sandboxAlone(
+  script: Script,
+  { workflows, clients }: { workflows: number; clients: number },
+  forMs: number,
+): Promise<Alone> {
   await using pool = openPool();
   const scripts = Array.from({ length: workflows }, (_, n) => ({ ...script, workflow: `bench-${n}` }));
   let turn = 0;
   const inTurn = () => runInPool(pool, scripts[turn++ % workflows] as Script, "auto");
-  await sample(inTurn, forMs / 2, SLOTS);
-  const { perSecond } = await sample(inTurn, forMs, SLOTS);
+  await sample(inTurn, forMs / 2, clients);
+  const { perSecond } = await sample(inTurn, forMs, clients);
   return { perSecond, isolates: pool.stats().isolates / workflows };
 }
 

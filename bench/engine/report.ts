@@ -10,6 +10,7 @@ import type { Restart } from "./residents.ts";
 /** Everybody, once. */
 export interface Round {
   sandbox: Alone;
+  sandboxInTurn: Alone;
   sandboxOne: Alone;
   crowd: Drained;
   alone: Drained;
@@ -44,7 +45,7 @@ export function claimsOf({ repeats, size }: Findings): Claim[] {
   const many = thousands(size.growth.at(-1) ?? 0);
   return [
     least(
-      "100 workflows: runs/s ÷ the sandbox alone",
+      "100 workflows: runs/s ÷ the sandbox alone, 16 at once",
       0.6,
       of((r) => r.crowd.perSecond / r.sandbox.perSecond),
     ),
@@ -108,6 +109,7 @@ function rateRows({ repeats }: Findings): string[] {
     host("pawl, one workflow", (r) => r.alone, true),
     host("pawl, 100 workflows", (r) => r.crowd, false),
     rate("the sandbox alone, 100 workflows, 16 at once", (r) => r.sandbox.perSecond),
+    rate("the sandbox alone, 100 workflows, one at a time", (r) => r.sandboxInTurn.perSecond),
     rate("the sandbox alone, one workflow's script, 16 at once", (r) => r.sandboxOne.perSecond),
     rate(
       `OpenWorkflow, three steps, unsandboxed (${last?.peer.setting}; workers: ${workers})`,

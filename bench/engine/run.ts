@@ -10,7 +10,7 @@ import { compiledConsumer } from "../sandbox/job.ts";
 import { type Drained, drain } from "./drain.ts";
 import { compiledWorkflow, Ground } from "./ground.ts";
 import { latency, layLatency } from "./latency.ts";
-import { openWorkflow, sandboxAlone } from "./peers.ts";
+import { openWorkflow, sandboxAlone, SLOTS } from "./peers.ts";
 import { claimsOf, type Findings, render, type Round } from "./report.ts";
 import { restart, watchIdle } from "./residents.ts";
 
@@ -88,8 +88,10 @@ async function main(): Promise<number> {
   for (let repeat = 0; repeat < REPEATS; repeat++) {
     const step = (what: string): boolean => progress(`repeat ${repeat + 1} of ${REPEATS}: ${what}`);
     step("the sandbox alone");
-    const sandbox = await sandboxAlone(script, HUNDRED, SIZE.sandboxMs);
-    const sandboxOne = await sandboxAlone(script, 1, SIZE.sandboxMs / 2);
+    const { sandboxMs } = SIZE;
+    const sandbox = await sandboxAlone(script, { workflows: HUNDRED, clients: SLOTS }, sandboxMs);
+    const sandboxInTurn = await sandboxAlone(script, { workflows: HUNDRED, clients: 1 }, sandboxMs / 2);
+    const sandboxOne = await sandboxAlone(script, { workflows: 1, clients: SLOTS }, sandboxMs / 2);
     step("100 workflows");
     const runs = SIZE.each * HUNDRED;
     const crowd = await shoot(hundred, { each: SIZE.each }, { runs, warm: WARM * HUNDRED });
@@ -108,7 +110,8 @@ async function main(): Promise<number> {
     const restarted = await restart(most, SIZE.pendingEach, SIZE.killAfter);
     step("idle");
     const idle = await watchIdle(most, SIZE.idleMs);
-    found.repeats.push({ sandbox, sandboxOne, crowd, alone, peer, asked, growth, restarted, idle });
+    const sandboxes = { sandbox, sandboxInTurn, sandboxOne };
+    found.repeats.push({ ...sandboxes, crowd, alone, peer, asked, growth, restarted, idle });
   }
   const claims = claimsOf(found);
   const text = render(found, claims);
