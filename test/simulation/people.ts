@@ -202,7 +202,10 @@ export class People {
         return this.#deploy(name, life, dice.hits(0.5));
       case "publish": {
         // One after the other: some arrive while the run that the first one triggered looks at its events.
-        for (let left = dice.between(1, 6); left > 0; left--) await this.#publish(name, id, life);
+        for (let left = dice.between(1, 6); left > 0; left--) {
+          await this.#publish(name, id, life);
+          if (dice.hits(0.5)) await this.#wait(dice.below(10_000));
+        }
         return;
       }
       case "reconnect":

@@ -76,8 +76,12 @@ export function shapeProgram(shape: string): Program {
   };
 }
 
-/** `keyed`: every call carries a key. */
-export function generate(dice: Chance, name: string, keyed: boolean): Program {
+/** `keyed`: every call carries a key. `patient`: somebody waits until there is enough, and always has a last word. */
+export function generate(
+  dice: Chance,
+  name: string,
+  { keyed, patient }: { keyed: boolean; patient: boolean },
+): Program {
   const producers: Program["producers"] = {
     poll: {
       schedule: dice.hits(0.5) ? EVERY_5_MIN : EVERY_10_MIN,
@@ -86,7 +90,7 @@ export function generate(dice: Chance, name: string, keyed: boolean): Program {
     },
   };
   if (dice.hits(0.3)) producers["tick"] = { schedule: EVERY_10_MIN, topics: ["ticked"], count: 1 };
-  const inlets = dice.hits(0.6) ? ["ordered"] : [];
+  const inlets = dice.hits(0.6) || patient ? ["ordered"] : [];
   const consumers: Program["consumers"] = { first: consumer(dice, ["made"], "followed") };
   if (consumers["first"]?.publishes !== undefined) consumers["second"] = consumer(dice, ["followed"]);
   if (producers["poll"]?.topics.includes("paid"))
@@ -97,6 +101,7 @@ export function generate(dice: Chance, name: string, keyed: boolean): Program {
       ...consumer(dice, ["ordered"], "delivered"),
       ...(dice.hits(0.4) ? { needs: dice.between(2, 4) } : {}),
     };
+  if (patient) consumers["desk"] = { topics: ["ordered"], batch: 5, needs: 4, publishes: "delivered" };
   if (dice.hits(0.3)) consumers["extra"] = consumer(dice, ["made"]);
   if (keyed) for (const one of Object.values(consumers)) if (one.tool) one.tool = "put";
   const program: Program = { name, edition: 1, producers, consumers, inlets };

@@ -89,10 +89,12 @@ class Simulation {
     this.#disk = blankDisk();
     // A generator of its own: leaving a fault out, or a workflow, leaves the others as they are.
     const plan = new Chance(seed ^ 0x51ed270b);
-    const grudging = plan.hits(0.08);
-    this.#weather = programs ? new Map() : forecast(plan, options.without ?? [], grudging);
+    const mood = { grudging: plan.hits(0.08), patient: plan.hits(0.08) };
+    this.#weather = programs ? new Map() : forecast(plan, options.without ?? [], mood);
     const workflows = options.workflows ?? plan.between(1, 4);
-    const made = programs ?? Array.from({ length: workflows }, (_, i) => generate(plan, `w${i}`, grudging));
+    const made =
+      programs ??
+      Array.from({ length: workflows }, (_, i) => generate(plan, `w${i}`, { ...mood, keyed: mood.grudging }));
     this.#programs = new Map(made.map((program) => [program.name, program]));
     const say = (message: string) => this.#problem(message);
     this.#world = new SimWorld(this.#kernel);
@@ -289,7 +291,11 @@ class Simulation {
 }
 
 /** Each seed has its own weather: some faults often, some rarely, some not at all. */
-function forecast(dice: Chance, without: readonly string[], grudging: boolean): Map<string, number> {
+function forecast(
+  dice: Chance,
+  without: readonly string[],
+  { grudging, patient }: { grudging: boolean; patient: boolean },
+): Map<string, number> {
   const weather = new Map<string, number>();
   const add = (fault: string, share: number, most: number) => {
     const [comes, chance] = [dice.hits(share), most * (0.2 + 0.8 * dice.next())];
@@ -305,7 +311,10 @@ function forecast(dice: Chance, without: readonly string[], grudging: boolean): 
   add("slow fsync", 0.3, 0.3);
   // Some services answer late, and say no after all.
   if (grudging && !without.includes("late refusal")) weather.set("late refusal", 0.5);
-  const meddling = dice.hits(0.6);
+  // Some scripts are long at work, and are lost when they are nearly done.
+  if (patient)
+    for (const fault of ["takes long", "dies after"]) if (!without.includes(fault)) weather.set(fault, 0.5);
+  const meddling = dice.hits(0.6) || patient;
   for (const act of new Set(ACTS)) add(act, meddling ? 0.7 : 0, 1);
   return weather;
 }
