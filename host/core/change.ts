@@ -263,18 +263,16 @@ export function fuse(first: Change, second: Change): Change {
 
 /** The run as it will be once the Change is applied: what the next step of the same loop decides on. */
 export function after(run: Run, { writes, expect }: Change): Run {
-  let next = run;
+  const next: Run & Record<string, unknown> = { ...run };
   let touched = expect.run?.id === run.id; // (A2)
   for (const write of writes) {
     if (write.do !== "run.set" || write.id !== run.id) continue;
     touched = true;
-    const patch = Object.entries(write.set).map(([field, value]) => [
-      field,
-      value === null ? undefined : value,
-    ]);
-    next = { ...next, ...(Object.fromEntries(patch) as Partial<Run>) };
+    const set: Record<string, unknown> = write.set;
+    for (const field in set) next[field] = set[field] ?? undefined;
   }
-  return touched ? { ...next, revision: run.revision + 1 } : next;
+  if (touched) next.revision = run.revision + 1;
+  return next;
 }
 
 /** The host that a Change speaks for; a stale one writes nothing (08, 23). */
