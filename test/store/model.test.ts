@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { inspect } from "../../host/store/doctor.ts";
 import { openStore } from "../../host/store/open.ts";
 import { verify } from "../../host/store/verify.ts";
+import { measure } from "../support/measure.ts";
 import { runModel } from "../support/model-run.ts";
 
 const proof = process.env["PAWL_PROOF"] === "1";
@@ -18,8 +19,17 @@ const TIMEOUT_MS = proof ? 3_600_000 : 240_000;
 test(`${SEQUENCES} random sequences of commands do to the store what 02 says, and break no invariant of 08`, {
   timeout: TIMEOUT_MS,
 }, async () => {
-  const { caught, seen } = await runModel(SEQUENCES, SEED);
+  const { caught, seen, commands } = await runModel(SEQUENCES, SEED);
   if (caught) throw new Error(`seed ${SEED}: ${caught.message}`);
+  const name = "random sequences against the oracle, no difference";
+  if (proof)
+    measure({
+      suite: "model",
+      name,
+      value: SEQUENCES,
+      unit: "sequences",
+      note: `${commands} commands, seed ${SEED}`,
+    });
   // A model test that never gets anywhere finds nothing: each of these must have been seen often.
   const rare = MUST_BE_SEEN.filter((what) => (seen.get(what) ?? 0) < SEQUENCES / 200);
   expect(rare).toEqual([]);

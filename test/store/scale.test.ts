@@ -2,7 +2,7 @@
  * A large store answers as quickly as a small one: 100,000 events in every run, ten million with PAWL_PROOF=1. CI
  * asserts five times the limits; the exact ones are the proof's.
  */
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -13,6 +13,7 @@ import { openStore, type SqliteStore } from "../../host/store/open.ts";
 import { prune } from "../../host/store/retention.ts";
 import { Pages } from "../../host/store/sqlite/pages.ts";
 import { verify } from "../../host/store/verify.ts";
+import { measure } from "../support/measure.ts";
 import { slowSteps, statementsOf } from "../support/plans.ts";
 import { type Built, buildScale } from "../support/scale.ts";
 
@@ -148,7 +149,7 @@ describe(`with ${(SCALE.workflows * SCALE.events).toLocaleString("en")} events`,
       }
       tookMs.sort((a, b) => a - b);
       const p99Ms = tookMs[Math.ceil(SAMPLES * 0.99) - 1] as number;
-      note({ what: name, p50Ms: tookMs[SAMPLES >> 1] as number, p99Ms, limitMs });
+      note(`${name}, p99`, p99Ms, `p50 ${ms(tookMs[SAMPLES >> 1] as number)}; limit ${limitMs}`);
       expect(p99Ms).toBeLessThanOrEqual(limitMs * MARGIN);
     });
 
@@ -162,7 +163,7 @@ describe(`with ${(SCALE.workflows * SCALE.events).toLocaleString("en")} events`,
     const found = await store.interrupted(10_000);
     const tookMs = performance.now() - startMs;
     expect(found).toHaveLength(SCALE.active);
-    note({ what: "scan after a restart", tookMs, limitMs: 100, found: found.length });
+    note("scan after a restart", tookMs, `${found.length} interrupted runs found; limit 100`);
     expect(tookMs).toBeLessThanOrEqual(100 * MARGIN);
   });
 
@@ -173,15 +174,17 @@ describe(`with ${(SCALE.workflows * SCALE.events).toLocaleString("en")} events`,
     const { longestMs, runs: forgotten, payloads } = await prune(store, old, built.nowMs + 1);
     const tookMs = performance.now() - startMs;
     expect(forgotten).toBeGreaterThan((SCALE.workflows * SCALE.runs) / 2);
-    note({ what: "pruning, longest hold", longestMs, limitMs: 50, tookMs, runs: forgotten, payloads });
+    const whole = `${forgotten} runs and ${payloads} payloads in ${Math.round(tookMs / 1_000)} s`;
+    note("pruning, longest hold of the writer", longestMs, `${whole}; limit 50`);
     expect(longestMs).toBeLessThanOrEqual(50 * MARGIN);
   }, 3_600_000);
 });
 
-function note(measured: object): void {
+const ms = (value: number): number => Math.round(value * 1_000) / 1_000;
+
+function note(name: string, tookMs: number, note: string): void {
   if (!PROOF) return;
-  const folder = join(import.meta.dirname, "../../test-results");
-  mkdirSync(folder, { recursive: true });
-  const line = { suite: "scale", ...built.counts, ...measured };
-  appendFileSync(join(folder, "measurements.jsonl"), `${JSON.stringify(line)}\n`);
+  const { workflows: of, events, runs: made, journal } = built.counts;
+  const size = `${events} events, ${made} runs, ${of} workflows, ${journal} journal rows`;
+  measure({ suite: "scale", name, value: ms(tookMs), unit: "ms", note: `${note}; ${size}` });
 }
