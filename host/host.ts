@@ -28,6 +28,7 @@ import type { Page, PageRequest, RunDetail, RunFilter, RunRecord, WorkflowRecord
 import type { Compilation, HardeningReport, Problem, Sandbox, Upload } from "./ports/sandbox.ts";
 import { codeFrame } from "./sandbox/blame.ts";
 import { compileScript } from "./sandbox/compile.ts";
+import { compileOnce } from "./sandbox/compile-once.ts";
 import { hardeningReport } from "./sandbox/launch.ts";
 import { withParams } from "./sandbox/params.ts";
 import { openPool } from "./sandbox/pool.ts";
@@ -47,7 +48,6 @@ export type { PhaseTelemetry, RunTelemetry, StoreTelemetry } from "./system/tele
 
 const DAY_MS = 86_400_000;
 const NAMESPACE = "default";
-const KEPT_COMPILATIONS = 100;
 
 export interface HostOptions {
   /** A folder; without it the host keeps everything in memory and forgets it with its end. */
@@ -116,8 +116,7 @@ export class Host implements AsyncDisposable {
   readonly #tell: (event: HostEvent) => void;
   /** Of each workflow's newest run; a workflow has one at a time. */
   readonly #published = new Map<WorkflowId, Published[]>();
-  /** The newest source of each file is compiled once, though its name, problems and code are asked for apart. */
-  readonly #compiled = new Map<string, { source: string; made: Promise<Compilation> }>();
+  readonly #compile: (upload: Upload) => Promise<Compilation>;
   #running: Running | undefined;
   #starting: Promise<{ recovered: number }> | undefined;
   #stopping: Promise<void> | undefined;
@@ -126,11 +125,15 @@ export class Host implements AsyncDisposable {
     this.#options = options;
     for (const secret of options.secrets ?? []) this.#redactor.register(secret);
     this.#tell = listeners(options, this.#redactor);
+    this.#compile = compileOnce(options.minIntervalMs ?? 30_000);
   }
 
   /** Opens everything, recovers what a dead host left, begins to schedule. A second call waits for the first. */
   start(): Promise<{ recovered: number }> {
-    this.#starting ??= this.#start();
+    this.#starting ??= this.#start().catch(async (error: unknown) => {
+      await this.#close().catch(() => {});
+      throw error;
+    });
     return this.#starting;
   }
 
@@ -157,8 +160,7 @@ export class Host implements AsyncDisposable {
       hash: (text) => createHash("sha256").update(text).digest("base64url"),
       tell: (event) => this.#told(event),
     };
-    const compile = (upload: Upload) => this.#compile(upload);
-    const engine = new Engine(parts, { slots: this.#options.slots ?? 16, compile });
+    const engine = new Engine(parts, { slots: this.#options.slots ?? 16, compile: this.#compile });
     this.#running = { store, sandbox, engine, parts, records: new Pages(store.db) };
     return engine.start();
   }
@@ -171,7 +173,12 @@ export class Host implements AsyncDisposable {
 
   async #stop(): Promise<void> {
     await this.#starting?.catch(() => {});
+    await this.#close();
+  }
+
+  async #close(): Promise<void> {
     const running = this.#running;
+    this.#running = undefined;
     if (!running) return;
     try {
       await running.engine.stop();
@@ -310,18 +317,6 @@ export class Host implements AsyncDisposable {
   check(upload: Pick<ScriptUpload, "source" | "file" | "language">): Promise<Compilation> {
     const { source, file = "script.ts", language = "ts" } = upload;
     return this.#compile({ source, file, language, nowMs: (this.#options.clock ?? systemClock).nowMs() });
-  }
-
-  async #compile(upload: Upload): Promise<Compilation> {
-    const known = this.#compiled.get(upload.file);
-    if (known?.source === upload.source) {
-      const made = await known.made;
-      if (!made.ok || upload.name === undefined || made.script.workflow === upload.name) return made;
-    }
-    const made = compileScript({ minIntervalMs: this.#options.minIntervalMs ?? 30_000, ...upload });
-    if (this.#compiled.size >= KEPT_COMPILATIONS) this.#compiled.clear();
-    this.#compiled.set(upload.file, { source: upload.source, made });
-    return made;
   }
 
   #applied(change: Change, published: Published[]): void {

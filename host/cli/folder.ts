@@ -6,7 +6,7 @@ import { type FSWatcher, readFileSync, statSync, watch } from "node:fs";
 import type { FixtureWorld, Host } from "../host.ts";
 import { showProblems } from "./commands/check.ts";
 import { readFixture } from "./fixture.ts";
-import { CliFailure, inert, paint, readScript, say, type ScriptFile, scriptsIn } from "./render.ts";
+import { CliFailure, inert, paint, readScript, type ScriptFile, scriptsIn } from "./render.ts";
 
 /** Editors write in several steps. */
 const SETTLE_MS = 25;
@@ -24,6 +24,7 @@ export class ScriptFolder {
   readonly #folder: string;
   readonly #host: Host;
   readonly #world: FixtureWorld | undefined;
+  readonly #tell: (line: string) => void;
   readonly #known = new Map<string, Known>();
   #busy: Promise<void> = Promise.resolve();
   #closed = false;
@@ -31,10 +32,15 @@ export class ScriptFolder {
   #timer: NodeJS.Timeout | undefined;
   #poll: NodeJS.Timeout | undefined;
 
-  constructor(folder: string, host: Host, world: FixtureWorld | undefined) {
+  constructor(
+    folder: string,
+    host: Host,
+    { world, tell }: { world: FixtureWorld | undefined; tell: (line: string) => void },
+  ) {
     this.#folder = folder;
     this.#host = host;
     this.#world = world;
+    this.#tell = tell;
   }
 
   /** Refuses what is no folder, before anything is started. */
@@ -123,9 +129,12 @@ export class ScriptFolder {
       await this.#deploy(file, known, announce);
       if (isBack && known.workflow !== undefined) await this.#host.resume(known.workflow, { by: "folder" });
     } catch (error) {
-      if (!(error instanceof CliFailure)) throw error;
+      // Whatever is wrong with one file, the others are served.
+      const { message } = error as Error;
+      const words =
+        error instanceof CliFailure ? message : `${inert(path)} cannot be deployed: ${inert(message)}`;
       this.#known.set(path, { source: "", fixture: "", ...before });
-      if (before?.source !== "") say(`${paint("red", "error")}  ${error.message}`);
+      if (before?.source !== "") this.#tell(`${paint("red", "error")}  ${words}`);
     }
   }
 
@@ -134,10 +143,10 @@ export class ScriptFolder {
     const compiled = await this.#host.check(file);
     // A Ctrl-C reaches the compiler, too: what it says then is not about the script.
     if (this.#closed) return;
-    showProblems(file, compiled.problems);
+    showProblems(file, compiled.problems, this.#tell);
     const stays = known.workflow === undefined ? "" : `; the last good version of ${known.workflow} stays`;
     if (!compiled.ok) {
-      say(`${paint("red", "not deployed")}  ${inert(file.path)}${stays}`);
+      this.#tell(`${paint("red", "not deployed")}  ${inert(file.path)}${stays}`);
       return;
     }
     const name = compiled.script.workflow;
@@ -145,18 +154,22 @@ export class ScriptFolder {
       ([path, one]) => path !== file.path && one.workflow === name && !one.gone,
     );
     if (other) {
-      say(
+      this.#tell(
         `${paint("red", "not deployed")}  ${inert(file.path)}: ${inert(other[0])} declares the workflow ${name} already`,
       );
       return;
     }
     this.#world?.use(name, readFixture(file));
     const made = await this.#host.deploy({ ...file, name, by: "folder" });
-    if (!made.ok) return;
+    if (!made.ok) {
+      showProblems(file, made.problems, this.#tell);
+      this.#tell(`${paint("red", "not deployed")}  ${inert(file.path)}${stays}`);
+      return;
+    }
     known.workflow = name;
     if (!announce || made.outcome === "unchanged") return;
     const tookMs = Math.round(performance.now() - startedMs);
-    say(
+    this.#tell(
       `${paint("green", "deployed")}  ${inert(file.path)}: ${name}, version ${made.version} (${tookMs} ms)`,
     );
   }
@@ -166,7 +179,7 @@ export class ScriptFolder {
     known.gone = true;
     if (known.workflow === undefined) return;
     await this.#host.pause(known.workflow, { by: "folder", note: `${path} was removed` });
-    say(`${paint("yellow", "paused")}  ${known.workflow}: ${inert(path)} is gone`);
+    this.#tell(`${paint("yellow", "paused")}  ${known.workflow}: ${inert(path)} is gone`);
   }
 }
 

@@ -16,11 +16,7 @@ export interface EngineOptions {
   compile: (upload: Upload) => Promise<Compilation>;
   /** Retention, a piece at a time. */
   tidy?: Tidy;
-  /** How long what runs may go on when the engine stops: the longest timeout of a call and five seconds. */
-  graceMs?: number;
 }
-
-const GRACE_MS = 125_000;
 
 export class Engine {
   readonly deploys: Deploys;
@@ -28,11 +24,9 @@ export class Engine {
   readonly #scheduler: Scheduler;
   readonly #janitor: Janitor | undefined;
   readonly #parts: Parts;
-  readonly #graceMs: number;
 
   constructor(parts: Parts, options: EngineOptions) {
     this.#parts = parts;
-    this.#graceMs = options.graceMs ?? GRACE_MS;
     const poke = () => this.poke();
     const executor = new Executor(parts);
     const reconciler = new Reconciler(parts);
@@ -67,7 +61,7 @@ export class Engine {
 
   /** Claims nothing more, lets calls in flight finish, ends the rest; the store is closed by its owner, last. */
   async stop(): Promise<void> {
-    await this.#scheduler.stop(this.#graceMs);
+    await this.#scheduler.stop();
     await this.#janitor?.stop();
     await this.#parts.store.flush();
   }

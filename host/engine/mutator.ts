@@ -22,6 +22,7 @@ import type { SendAnswer, Tool, ToolFailure } from "../ports/connector.ts";
 import type { Intent } from "../ports/sandbox.ts";
 import type { Attempted, Level, Refused } from "../ports/store.ts";
 import { failedStep } from "./failures.ts";
+import { InFlight } from "./in-flight.ts";
 import type { Parts } from "./parts.ts";
 import { msOf, within } from "./timeout.ts";
 import { canCheck, recordedCall, toolOf, type WithRow } from "./tools.ts";
@@ -44,11 +45,13 @@ interface Stated {
 }
 
 export class Mutator {
+  readonly inFlight: InFlight;
   readonly #parts: Parts;
   readonly #apply: Apply;
   #settled: () => void = () => {};
 
   constructor(parts: Parts, apply: Apply) {
+    this.inFlight = new InFlight(parts.clock);
     this.#parts = parts;
     this.#apply = apply;
   }
@@ -117,12 +120,16 @@ export class Mutator {
   async call(facts: RunFacts): Result {
     const { mutation } = facts;
     if (mutation?.status !== "in_flight") throw new Error(`run ${facts.run.id} has nothing on its way`);
-    const row: WithRow = { ...facts, mutation };
-    const { clock, policies, world } = this.#parts;
+    const { policies } = this.#parts;
     const timeoutMs = msOf(policies.effective("mutation", facts, labelOf(mutation)).timeoutMs);
+    return this.inFlight.track(timeoutMs, this.#call({ ...facts, mutation }, timeoutMs));
+  }
+
+  async #call(row: WithRow, timeoutMs: number): Result {
+    const { clock, world } = this.#parts;
     const abort = new AbortController();
     const answered = world
-      .send({ ...recordedCall(facts, mutation), signal: abort.signal })
+      .send({ ...recordedCall(row, row.mutation), signal: abort.signal })
       .catch((error: unknown) => threw(error));
     const awaited = await within(clock, timeoutMs, answered);
     if (awaited.inTime) return this.#settle(row, awaited.result);
@@ -131,7 +138,7 @@ export class Mutator {
     void answered
       .then((answer) => this.#late(row, answer))
       .catch((error: unknown) => {
-        const message = `late answer for run ${facts.run.id}: ${String(error)}`;
+        const message = `late answer for run ${row.run.id}: ${String(error)}`;
         this.#parts.tell({ kind: "engine.warning", message, atMs: clock.nowMs() });
       });
     return given;

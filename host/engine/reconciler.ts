@@ -9,12 +9,13 @@ import { backoffDelayMs } from "../core/backoff.ts";
 import type { Change } from "../core/change.ts";
 import { follow } from "../core/facts.ts";
 import type { RunId } from "../core/ids.ts";
-import { isUnknown, proofNow } from "../core/mutation.ts";
+import { isUnknown, type Mutation, proofNow } from "../core/mutation.ts";
 import { type CheckAnswer, type CheckPolicy, checked, checking, resending } from "../core/settle.ts";
 import type { JsonText } from "../core/workflow.ts";
 import type { SendAnswer, Tool, ToolFailure } from "../ports/connector.ts";
 import type { Level } from "../ports/store.ts";
 import { budget } from "./failures.ts";
+import { InFlight } from "./in-flight.ts";
 import type { Parts } from "./parts.ts";
 import { msOf, within } from "./timeout.ts";
 import { recordedCall, toolOf, type WithRow } from "./tools.ts";
@@ -32,12 +33,15 @@ interface Found {
 }
 
 export class Reconciler {
+  /** Re-sends; a check that only asks may be cut short. */
+  readonly inFlight: InFlight;
   readonly #parts: Parts;
   readonly #checking = new Map<RunId, Promise<void>>();
   readonly #barren = new Map<RunId, number>();
   #settled: () => void = () => {};
 
   constructor(parts: Parts) {
+    this.inFlight = new InFlight(parts.clock);
     this.#parts = parts;
   }
 
@@ -84,17 +88,20 @@ export class Reconciler {
     const nowMs = this.#now();
     const claim = checking(row, nowMs + timeoutMs + MARGIN_MS, nowMs);
     if (!(await this.#apply(claim, "durable"))) return false; // (R1)
-    const found = await this.#ask(follow(row, claim) as WithRow, tool, timeoutMs);
-    return found !== undefined && this.#conclude(found, tool);
+    const claimed = follow(row, claim) as WithRow;
+    if (!isResend(tool, row.mutation, nowMs))
+      return this.#conclude(await this.#ask(claimed, tool, timeoutMs), tool);
+    const resent = this.#resend(claimed, tool, timeoutMs);
+    return this.inFlight.track(
+      timeoutMs,
+      resent.then((found) => found !== undefined && this.#conclude(found, tool)),
+    );
   }
 
-  async #ask(facts: WithRow, tool: Tool | ToolFailure, timeoutMs: number): Promise<Found | undefined> {
+  async #ask(facts: WithRow, tool: Tool | ToolFailure, timeoutMs: number): Promise<Found> {
     const { world, clock } = this.#parts;
-    const { mutation } = facts;
     if ("class" in tool) return { facts, answer: { says: tool.class === "auth" ? "auth" : "unsure" } };
-    const call = recordedCall(facts, mutation);
-    if (proofNow(mutation, { configVersion: tool.configVersion, atMs: this.#now() }) === "key")
-      return this.#resend(facts, tool, timeoutMs);
+    const call = recordedCall(facts, facts.mutation);
     if (!tool.canCheck) return { facts, answer: { says: "unsure" } };
     const asked = world.check(call).catch((): CheckAnswer => ({ says: "unsure" }));
     const awaited = await within(clock, timeoutMs, asked);
@@ -171,6 +178,11 @@ export class Reconciler {
   #now(): number {
     return this.#parts.clock.nowMs();
   }
+}
+
+/** While the key lives, the check is the same call once more. */
+function isResend(tool: Tool | ToolFailure, mutation: Mutation, atMs: number): tool is Tool {
+  return !("class" in tool) && proofNow(mutation, { configVersion: tool.configVersion, atMs }) === "key";
 }
 
 const labelOf = ({ mutation: { alias, tool } }: WithRow): string => `${alias}.${tool}`;

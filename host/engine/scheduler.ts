@@ -29,6 +29,8 @@ const LOOK_AHEAD = 4;
 const BACKLOG = 2_000;
 const BACKLOG_EVERY_MS = 250;
 const CLOCK_STEP_MS = 1_000;
+/** At a stop: for a call beyond its own time, and for scripts once no call is on its way. */
+const PATIENCE_MS = 5_000;
 const TRIES = 3;
 
 interface Running {
@@ -91,18 +93,23 @@ export class Scheduler {
     this.#running.get(workflow)?.abort.abort();
   }
 
-  /** Claims nothing more, waits for what runs as long as `graceMs`, and then ends the scripts that still do. */
-  async stop(graceMs: number): Promise<void> {
+  /** Claims nothing more, lets calls in flight come to their end, and then ends the scripts that still run (02 §7). */
+  async stop(): Promise<void> {
     this.#stopped = true;
     this.#forget();
     await this.#ticking;
     const { clock } = this.#parts;
+    const calls = [this.#executor.mutator.inFlight, this.#reconciler.inFlight];
     const all = async () => {
       await Promise.all([...this.#running.values()].map((one) => one.done));
       await this.#reconciler.idle();
     };
-    const finished = await within(clock, graceMs, all());
-    if (finished.inTime) return;
+    do {
+      const longestMs = Math.max(...calls.map((one) => one.leftMs));
+      await within(clock, longestMs + PATIENCE_MS, Promise.all(calls.map((one) => one.idle())));
+      if ((await within(clock, PATIENCE_MS, all())).inTime) return;
+      // A script has come to its call in the meantime.
+    } while (calls.some((one) => one.leftMs > 0));
     for (const { abort } of this.#running.values()) abort.abort();
     await within(clock, CLOCK_STEP_MS, all());
   }

@@ -28,6 +28,7 @@ import { PawlError } from "../core/errors.ts";
 import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
 import { restoreRun, restoreWorkflow } from "../core/restore.ts";
 import { workflowIds } from "./doctor.ts";
+import { makeFolder } from "./folder.ts";
 import { assertMigratable, migrations } from "./migrate.ts";
 import { DATABASE, openStore, type SqliteStore, takeLock } from "./open.ts";
 
@@ -44,7 +45,7 @@ export async function backup(
   await store.flush(); // (P1)
   const partial = `${toFile}.partial`;
   try {
-    mkdirSync(dirname(toFile), { recursive: true });
+    makeFolder(dirname(toFile));
     rmSync(partial, { force: true });
     const worker = new Worker(fileURLToPath(new URL("backup-worker.ts", import.meta.url)), {
       workerData: { from: store.db.name, to: partial, atMs: nowMs },

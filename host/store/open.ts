@@ -7,7 +7,7 @@
  * K3. An incarnation that is not the current one writes nothing.
  * K4. A database of a newer or another program is refused before a byte of it is written.
  */
-import { closeSync, existsSync, fdatasyncSync, mkdirSync, openSync } from "node:fs";
+import { closeSync, existsSync, fdatasyncSync, openSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -17,6 +17,7 @@ import { assertChange, type Change, type Fence } from "../core/change.ts";
 import { PawlError } from "../core/errors.ts";
 import type { DownSpan } from "../core/slots.ts";
 import type { Applied, Level, Refused, Store } from "../ports/store.ts";
+import { makeFolder } from "./folder.ts";
 import { Group, type GroupOptions } from "./group.ts";
 import { assertMigratable, migrate, migrations } from "./migrate.ts";
 import { Applier } from "./sqlite/apply.ts";
@@ -311,7 +312,7 @@ export function takeLock(folder: string): Database {
   const file = join(folder, "pawl.lock");
   let lock: Database | undefined;
   try {
-    mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     lock = new Sqlite(file, { timeout: 0 });
     lock.pragma("locking_mode = EXCLUSIVE");
     lock.exec("BEGIN EXCLUSIVE");

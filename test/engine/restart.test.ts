@@ -19,6 +19,15 @@ const booking = (more: Partial<Consumer> = {}): Spec => ({
   consumers: { book: { on: "order", prepare: take("order"), mutate: post, next: nothing, ...more } },
 });
 const rows = (h: Harness) => h.store.db.prepare("SELECT status FROM mutations ORDER BY id").pluck().all();
+/** A stop, and whether it has come to its end. */
+function stopping(h: Harness): { isDone: () => boolean } {
+  let done = false;
+  void h.engine.stop().then(() => {
+    done = true;
+  });
+  return { isDone: () => done };
+}
+
 const never = () => new Promise<never>(() => {});
 
 test("7 a producer that was running is crashed and starts again from its beginning", async () => {
@@ -225,19 +234,79 @@ test("7 a stop lets a call in flight finish and starts nothing more", async () =
   expect(h.engine.active).toBe(0);
 });
 
-test("7 a stop ends scripts that go on beyond its patience, at no cost to them", async () => {
+test("7 a stop waits for a call as long as the call's own policy lets it take", async () => {
+  const policy = { match: { unit: "mutation" as const }, policy: { timeoutMs: 10 * MINUTE } };
+  await using h = await harness({ policy: [policy] });
+  const answer = gate<ReturnType<typeof applied>>();
+  h.world.onSend = () => answer.promise;
+  await h.deploy("w", booking());
+  await h.feed("order", "a");
+  const { isDone } = stopping(h);
+  await h.pass(9 * MINUTE);
+  expect(isDone()).toBe(false);
+  answer.open(applied());
+  await h.settle();
+  expect(isDone()).toBe(true);
+  expect(h.run("book")).toMatchObject({ status: "committed", outcome: "applied" });
+});
+
+test("7 at a stop a call that never answers ends in its time, as unknown", async () => {
+  await using h = await harness();
+  h.world.onSend = () => never();
+  await h.deploy("w", booking());
+  await h.feed("order", "a");
+  const { isDone } = stopping(h);
+  await h.pass(119 * SECOND);
+  expect(isDone()).toBe(false);
+  await h.pass(7 * SECOND);
+  expect(isDone()).toBe(true);
+  expect(h.run("book")).toMatchObject({ status: "paused:reconciliation", error: "mutation-timeout" });
+});
+
+test("7 a stop lets a re-send finish, too", async () => {
+  await using h = await harness();
+  h.world.tool_ = { proof: "key", canCheck: false };
+  const answer = gate<ReturnType<typeof applied>>();
+  h.world.onSend = (_, nth) => (nth === 1 ? unknown() : answer.promise);
+  await h.deploy("w", booking());
+  await h.feed("order", "a");
+  const { isDone } = stopping(h);
+  await h.pass(10 * SECOND);
+  expect(isDone()).toBe(false);
+  answer.open(applied());
+  await h.settle();
+  expect(isDone()).toBe(true);
+  expect(h.run("book")).toMatchObject({ phase: "mutated", outcome: "applied" });
+});
+
+test("7 a stop gives scripts 5 s once no call is on its way, then ends them at no cost to them", async () => {
   await using h = await harness({ file: true, policy: [{ match: "default", policy: { timeoutMs: HOUR } }] });
   h.world.onRead = (_, nth) => (nth === 1 ? never() : ok());
   await h.deploy("w", { producers: { tick: { every: "1d", handler: asking(nothing) } } });
-  let done = false;
-  const stopped = h.engine.stop().then(() => {
-    done = true;
-  });
-  await h.pass(120 * SECOND);
-  expect(done).toBe(false);
-  await h.pass(10 * SECOND);
-  await stopped;
+  const { isDone } = stopping(h);
+  await h.pass(4 * SECOND);
+  expect(isDone()).toBe(false);
+  await h.pass(2 * SECOND);
+  expect(isDone()).toBe(true);
   expect(h.runs("tick")).toMatchObject([{ status: "crashed", error: "aborted" }]);
   await h.restart();
-  expect(h.runs("tick").at(-1)).toMatchObject({ status: "committed" });
+  expect(h.runs("tick").at(-1)).toMatchObject({ status: "committed", retries: 0 });
+});
+
+test("7 a script that comes to its call while the host stops is let through to the end", async () => {
+  await using h = await harness();
+  const [read, answer] = [gate<ReturnType<typeof ok>>(), gate<ReturnType<typeof applied>>()];
+  h.world.onRead = (_, nth) => (nth === 1 ? ok() : read.promise);
+  h.world.onSend = () => answer.promise;
+  await h.deploy("w", booking({ prepare: asking(take("order")) }));
+  await h.feed("order", "a");
+  const { isDone } = stopping(h);
+  await h.pass(3 * SECOND);
+  read.open(ok());
+  await h.pass(MINUTE);
+  expect(isDone()).toBe(false);
+  answer.open(applied());
+  await h.settle();
+  expect(isDone()).toBe(true);
+  expect(h.run("book")).toMatchObject({ status: "committed" });
 });

@@ -17,13 +17,17 @@ export async function check(paths: string[], options: { json?: boolean }): Promi
   return report.every((one) => one.ok) ? 0 : 6;
 }
 
-export function showProblems(file: ScriptFile, problems: Problem[]): void {
+export function showProblems(
+  file: ScriptFile,
+  problems: Problem[],
+  tell: (line: string) => void = say,
+): void {
   for (const one of problems) {
     const place = `${inert(file.path)}:${one.location.line}:${one.location.column}`;
-    say(
+    tell(
       `${paint(one.severity === "error" ? "red" : "yellow", one.severity)} ${one.code}  ${place}  ${inert(one.message, 400)}`,
     );
-    say(inertLines(frame(file.source, one)));
-    say(`  ${paint("dim", `hint: ${inert(one.hint, 400)}`)}`);
+    tell(inertLines(frame(file.source, one)));
+    if (one.hint !== "") tell(`  ${paint("dim", `hint: ${inert(one.hint, 400)}`)}`);
   }
 }

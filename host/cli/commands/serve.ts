@@ -66,7 +66,7 @@ async function run(config: Config & { scripts: string }, { json, data, isDev }: 
   });
   const signals = listen();
   const { recovered } = await host.start();
-  const folder = new ScriptFolder(config.scripts, host, fixtures);
+  const folder = new ScriptFolder(config.scripts, host, { world: fixtures, tell: json ? remark : say });
   const ended = Promise.race([signals.stopped, broken.promise]);
   const loaded = await Promise.race([folder.sync(false).then(() => true), ended]);
   if (loaded === true) {
@@ -81,6 +81,7 @@ async function run(config: Config & { scripts: string }, { json, data, isDev }: 
   await folder.close();
   if (failure) {
     remark(`pawl: store-broken: ${inert(failure.message, 300)}`);
+    await host.stop().catch(() => {});
     return 1;
   }
   await host.stop();
