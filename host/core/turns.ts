@@ -28,7 +28,11 @@ export function inTurn<One extends Waiting>(
   count: number,
 ): One[] {
   const queues = new Map<NamespaceId, One[]>();
-  for (const one of waiting) queues.set(one.namespace, [...(queues.get(one.namespace) ?? []), one]);
+  for (const one of waiting) {
+    const queue = queues.get(one.namespace);
+    if (queue) queue.push(one);
+    else queues.set(one.namespace, [one]);
+  }
   for (const queue of queues.values())
     queue.sort((a, b) => classOf(b, nowMs) - classOf(a, nowMs) || a.dueAtMs - b.dueAtMs); // (Q2)
   const order = [...queues.keys()].sort((a, b) => served(a) - served(b) || a - b);
