@@ -55,8 +55,16 @@ export async function record(ground: Ground, runsEach: number): Promise<Recordin
   return { transitions, runs: ground.workflows.length * runsEach };
 }
 
+/** A rate, and how many rows one of what it counts has changed. */
+interface Rate {
+  perSecond: number;
+  rows: number;
+}
+
+const rowsChanged = (db: Database): number => db.prepare("SELECT total_changes()").pluck().get() as number;
+
 /** Runs per second without us (P1): NORMAL, no fsync at all. */
-export function replay(ground: Ground, { transitions, runs }: Recording): number {
+export function replay(ground: Ground, { transitions, runs }: Recording): Rate {
   const db = openRaw(join(ground.copy(), "pawl.db"), "NORMAL");
   const prepared = new Map<string, Statement>();
   const statementOf = (sql: string): Statement => {
@@ -79,8 +87,9 @@ export function replay(ground: Ground, { transitions, runs }: Recording): number
   }
   if (open) end.run();
   const tookMs = performance.now() - startMs;
+  const rows = rowsChanged(db) / runs;
   db.close();
-  return (runs / tookMs) * 1000;
+  return { perSecond: (runs / tookMs) * 1000, rows };
 }
 
 /** Runs per second the naive way (P2). */
@@ -126,7 +135,7 @@ export async function plainjob(
   folder: string,
   jobs: number,
   synchronous?: "FULL",
-): Promise<{ perSecond: number; setting: string }> {
+): Promise<Rate & { setting: string }> {
   const db = new Sqlite(join(folder, "jobs.db"));
   const queue = defineQueue({ connection: better(db), logger: SILENT });
   if (synchronous) db.pragma(`synchronous = ${synchronous}`);
@@ -149,6 +158,7 @@ export async function plainjob(
   const tookMs = performance.now() - startMs;
   await worker.stop();
   await stopped;
+  const rows = rowsChanged(db) / jobs;
   queue.close();
-  return { perSecond: (jobs / tookMs) * 1000, setting };
+  return { perSecond: (jobs / tookMs) * 1000, rows, setting };
 }

@@ -47,7 +47,13 @@ async function main(): Promise<number> {
   using one = await Ground.lay(1, RUNS.alone);
   using hundred = await Ground.lay(100, RUNS.each);
   const recorded = await record(hundred, RUNS.each);
-  const found: Findings = { repeats: [], quick: QUICK, runs: RUNS, plainjobSetting: "" };
+  const found: Findings = {
+    repeats: [],
+    quick: QUICK,
+    runs: RUNS,
+    plainjobSetting: "",
+    rows: { run: 0, job: 0 },
+  };
   // The first round only warms up.
   for (let repeat = 0; repeat <= REPEATS; repeat++) {
     const alone = await shoot(one, RUNS.alone);
@@ -59,7 +65,8 @@ async function main(): Promise<number> {
     const crowdOnSlowDisk = await shoot(hundred, Math.ceil(RUNS.each / 3), { sync: slowSync });
     const { perSecond: plainjobFull } = await plainjob(hundred.copy(), RUNS.jobs / 10, "FULL");
     found.plainjobSetting = queue.setting;
-    const rates = { tight, naiveAlone, naiveCrowd, plainjob: queue.perSecond, plainjobFull };
+    found.rows = { run: tight.rows, job: queue.rows };
+    const rates = { tight: tight.perSecond, naiveAlone, naiveCrowd, plainjob: queue.perSecond, plainjobFull };
     if (repeat > 0) found.repeats.push({ alone, crowd, crowdOnSlowDisk, ...rates });
   }
   const claims = claimsOf(found);
