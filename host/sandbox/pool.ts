@@ -27,6 +27,8 @@ import { Worker } from "./worker.ts";
 export interface PoolOptions {
   maxChildren?: number;
   childrenPerNamespace?: number;
+  /** The same, once those hold so many scripts that they would have to forget some. */
+  crowdedPerNamespace?: number;
   /** Live runs in one child; waiting for an answer counts. */
   runsPerChild?: number;
   rssMb?: number;
@@ -70,7 +72,7 @@ const TURN_MS = 250;
 const IDLE_MS = 60_000;
 const LOAD_COST = 4;
 const CROWDED_COST = 100;
-/** Isolates in a child before the namespace spreads over another: a hundred workflows fit into two. */
+/** Isolates in a child before the namespace spreads over another: at some 5 MB each, more would outgrow it in use. */
 const CROWDED_FROM = 32;
 /** Of the recycling limit: from here on a child takes no further isolates. */
 const FULL_SHARE = 0.9;
@@ -106,6 +108,7 @@ export class Pool implements Sandbox {
     this.#options = {
       maxChildren: Math.max(4, Math.min(32, cores * 8, byMemory)),
       childrenPerNamespace: Math.max(2, cores),
+      crowdedPerNamespace: options.childrenPerNamespace ?? 2 * Math.max(2, cores),
       runsPerChild: 16,
       rssMb: 400,
       recycleRuns: 20_000,
@@ -256,7 +259,9 @@ export class Pool implements Sandbox {
     }
     const crowded = bestCost >= CROWDED_COST;
     const cold = best !== undefined && !crowded && !this.#standby?.started;
-    const more = own < this.#options.childrenPerNamespace && (idle === 0 || crowded) && !cold; // A warm child now beats a cold one soon.
+    const { childrenPerNamespace, crowdedPerNamespace } = this.#options;
+    const room = own < (crowded ? crowdedPerNamespace : childrenPerNamespace);
+    const more = room && (idle === 0 || crowded) && !cold; // A warm child now beats a cold one soon.
     return more ? (this.#claim(namespace) ?? best) : best;
   }
 
