@@ -8,6 +8,7 @@
  * A3. It is whole: `assertChange` refuses what no step may contain (a phase going back, a status that does not fit its
  *     phase, an illegal ledger transition, an ended run rewritten, a row settled without its run).
  */
+import type { StandingApproval } from "./approval.ts";
 import type { DeliveryStatus, Publication } from "./event.ts";
 import type {
   DeliveryId,
@@ -107,6 +108,8 @@ export interface WorkflowPatch {
   /** Raised when the subscribers may have changed. */
   deployed?: true;
   mode?: "auto" | "step";
+  /** What is allowed beforehand from now on, all of it. */
+  approvals?: StandingApproval[];
 }
 
 export type InboxKind =

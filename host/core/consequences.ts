@@ -2,6 +2,7 @@
  * What a decision would do, in words and in rows, without doing it (02 §6, 05): read off the very Change that would be
  * applied, so that it cannot promise anything else.
  */
+import type { StandingApproval } from "./approval.ts";
 import type { Change, HandlerPatch, Write, WorkflowPatch } from "./change.ts";
 import type { RunFacts } from "./facts.ts";
 import { type EpochMs, formatId } from "./ids.ts";
@@ -106,7 +107,7 @@ function handlerWords(set: HandlerPatch): string[] {
   return words;
 }
 
-function workflowWords({ paused, archived, mode, activeVersion }: WorkflowPatch): string[] {
+function workflowWords({ paused, archived, mode, activeVersion, approvals }: WorkflowPatch): string[] {
   const words: string[] = [];
   if (paused !== undefined)
     words.push(paused ? "Nothing new starts; what runs is finished." : "The workflow goes on.");
@@ -115,7 +116,17 @@ function workflowWords({ paused, archived, mode, activeVersion }: WorkflowPatch)
   if (mode !== undefined)
     words.push(mode === "step" ? "Runs are held before each unit." : "Runs are no longer held.");
   if (activeVersion !== undefined) words.push(`Version ${activeVersion} becomes the active one.`);
+  if (approvals) words.push(approvalWords(approvals.at(-1)));
   return words;
+}
+
+/** The newest stands last. */
+function approvalWords(given: StandingApproval | undefined): string {
+  if (!given) return "What was approved beforehand ends.";
+  const calls = `${given.alias}.${given.tool}`;
+  return given.remaining === undefined
+    ? `Until ${new Date(given.untilMs ?? 0).toISOString()} every call of ${calls} is made without asking.`
+    : `The next ${count(given.remaining, "call")} of ${calls} made without asking.`;
 }
 
 const ROWS: PerWrite<RowEffect[]> = {

@@ -54,12 +54,19 @@ export function deploy(
   const freed = open !== undefined && freedByDeploy(open.run);
   if (freed) writes.push(...releaseChain(open, deployment.by, atMs));
   writes.push(
-    { do: "workflow.set", set: { activeVersion: number, deployed: true } },
+    {
+      do: "workflow.set",
+      set: { activeVersion: number, deployed: true, ...(workflow.approvals ? { approvals: [] } : {}) },
+    },
     {
       do: "audit",
       actor: deployment.by,
       action: version ? "deploy" : "activate",
-      detail: JSON.stringify({ version: number, dropped: dropped.map((one) => one.name) }),
+      detail: JSON.stringify({
+        version: number,
+        dropped: dropped.map((one) => one.name),
+        ...(workflow.approvals ? { approvalsEnded: workflow.approvals.length } : {}),
+      }),
       ...(deployment.note === undefined ? {} : { note: deployment.note }),
     },
   );

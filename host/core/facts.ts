@@ -2,6 +2,7 @@
  * What the core is shown before it decides: one workflow, its handlers, and the run at stake, as the store read them in
  * one snapshot. The verbs take these and return a Change.
  */
+import type { StandingApproval } from "./approval.ts";
 import { after, type Change, type Write } from "./change.ts";
 import type { DeliveryId, EpochMs, HandlerId, NamespaceId, RunId, WorkflowId } from "./ids.ts";
 import type { Mutation } from "./mutation.ts";
@@ -22,6 +23,8 @@ export interface WorkflowFacts {
   consumerStreak: number;
   /** As the operator has set them; absent when there are none. */
   params?: JsonText;
+  /** What a person allowed beforehand; absent when there is nothing. */
+  approvals?: StandingApproval[];
   openRun?: OpenRunFacts;
   handlers: HandlerFacts[];
 }

@@ -7,6 +7,7 @@
  * O3. A decision makes a run ready, never active.
  */
 import { mutated, ready } from "./advance.ts";
+import { allow, type ApprovalScope } from "./approval.ts";
 import type { Change, Write } from "./change.ts";
 import { close, closeProblem, settleSchedule } from "./close.ts";
 import { type RunFacts, stateOf, step } from "./facts.ts";
@@ -18,7 +19,7 @@ import type { DownSpan } from "./slots.ts";
 import type { JsonText } from "./workflow.ts";
 
 export type Decision =
-  | { action: "approve"; scope?: { next: number } | { untilMs: EpochMs } }
+  | { action: "approve"; scope?: ApprovalScope }
   | { action: "reject"; deliveries: "skip" | "release" }
   | { action: "check" }
   | { action: "applied"; result?: JsonText }
@@ -34,6 +35,8 @@ export interface Deciding {
   down: readonly DownSpan[];
   /** Whether the tool of the run's mutation can be checked. */
   canCheck: boolean;
+  /** Of the grant behind the run's call, for an approval that goes beyond it. */
+  grantVersion?: number;
   /** For the question that a close may raise: its consumer is gone, its deliveries are orphaned. */
   inbox?: InboxId;
 }
@@ -116,7 +119,7 @@ function effect(facts: RunFacts, decision: Decision, resolution: Resolution, dec
   const row = () => ({ ...facts, mutation: facts.mutation as Mutation });
   switch (decision.action) {
     case "approve":
-      return readyNow(facts, resolution);
+      return approved(row(), decision.scope, resolution, deciding);
     case "reject":
       return decision.deliveries === "skip"
         ? withResolution(ready(facts, mutated(row(), { status: "skipped" }, atMs)), facts, resolution)
@@ -145,6 +148,19 @@ function effect(facts: RunFacts, decision: Decision, resolution: Resolution, dec
         deciding,
       );
   }
+}
+
+/** This call, and with a scope the next ones of the same tool. */
+function approved(
+  facts: RunFacts & { mutation: Mutation },
+  scope: ApprovalScope | undefined,
+  resolution: Resolution,
+  { grantVersion = 0 }: Deciding,
+): Change {
+  const change = readyNow(facts, resolution);
+  if (!scope) return change;
+  change.writes.push(allow(facts, { ...facts.mutation, grantVersion }, scope, resolution));
+  return { ...change, expect: { ...change.expect, workflowRevision: facts.workflow.revision } };
 }
 
 function readyNow(facts: RunFacts, resolution: Resolution): Change {

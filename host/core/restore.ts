@@ -42,7 +42,7 @@ export function restoreWorkflow(
 ): Change {
   const gap = { restored: true, fromMs: backedUpAtMs, toMs: atMs };
   const writes: Write[] = [
-    { do: "workflow.set", set: { paused: true } },
+    { do: "workflow.set", set: { paused: true, ...(workflow.approvals ? { approvals: [] } : {}) } }, // (L3)
     { do: "inbox.open", id: inbox, kind: "missed_schedule", detail: JSON.stringify(gap) }, // (L1)
   ];
   return operation("restore", workflow, { by: "host", atMs }, writes, gap);

@@ -108,9 +108,16 @@ export class Executor {
   /** `mutate` in a round trip of its own: unfused, or after a restart of the same run. */
   async #mutate(facts: RunFacts, script: Script, signal: AbortSignal): Result {
     if (!facts.handler.hasMutate) return this.#apply(facts, withoutCall(facts, this.#now()), "applied");
-    return this.#unit(facts, script, "mutate", ["mutate"], signal, ({ result, records }) =>
-      this.mutator.intend(facts, { intent: result.intent, records }),
-    );
+    return this.#unit(facts, script, "mutate", ["mutate"], signal, (done) => this.#intend(facts, done));
+  }
+
+  async #intend(facts: RunFacts, done: Finished): Result {
+    const { result, records } = done;
+    const otherwise = async (): Result => {
+      const now = await this.#parts.store.run(facts.run.id);
+      return now?.run.revision === facts.run.revision ? this.#intend(now, done) : now;
+    };
+    return this.mutator.intend(facts, { intent: result.intent, records, otherwise });
   }
 
   async #emit(facts: RunFacts, script: Script, signal: AbortSignal): Result {

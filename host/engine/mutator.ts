@@ -6,8 +6,10 @@
  * Y2. `send` is called only after the store said durable.
  * Y3. An answer that proves nothing, and one that does not come in time, is unknown; only proof makes a row failed.
  * Y4. Whatever comes later still counts: it settles an open row, or contradicts a settled one.
+ * Y5. What was allowed beforehand is used up by the Change that lets the call leave, and by no other.
  */
 import { awaitApproval, emitting, intended, mutated, sending, withoutCall } from "../core/advance.ts";
+import { type Allowance, allowanceOf } from "../core/approval.ts";
 import { type Change, fuse, type Write } from "../core/change.ts";
 import { fail } from "../core/fail.ts";
 import { follow, type RunFacts } from "../core/facts.ts";
@@ -73,17 +75,22 @@ export class Mutator {
     if (!intent) return apply(withoutCall(before, nowMs), "applied");
     const tool = await this.#parts.world.tool({ workflow: facts.workflow.id, ...intent });
     const refused = refusalOf(tool, intent) ?? overdue(facts, nowMs);
-    if (refused || "class" in tool)
-      return apply(this.#refused(before, ["mutate"], refused ?? refusalOf(tool, intent)), "committed");
+    if (refused || "class" in tool) {
+      const change = this.#refused(before, ["mutate"], refused ?? refusalOf(tool, intent));
+      return apply(withAllowance(change, before, this.#allowance(before, intent, tool)), "committed");
+    }
     const attempts = facts.run.retryOf === undefined ? [] : await this.#parts.store.attempted(facts.run.id);
     const mutation = await this.#row(before, intent, tool, attempts);
     const recorded = intended(before, mutation, nowMs);
     const proposed = follow(before, recorded);
-    if (tool.grant === "approve" && !this.#wasApproved(mutation, facts, attempts)) {
+    const again = tool.grant === "approve" && this.#wasApproved(mutation, facts, attempts);
+    const allowance = again ? NOTHING_ALLOWED : this.#allowance(before, intent, tool);
+    if (tool.grant === "approve" && !again && !allowance.allowed) {
       const held = awaitApproval(proposed, this.#parts.store.newId(), nowMs);
-      return apply(fuse(recorded, held), "durable");
+      return apply(withAllowance(fuse(recorded, held), before, allowance), "durable");
     }
-    const leaving = sending({ ...proposed, mutation }, await this.#send(proposed, mutation, nowMs), nowMs);
+    const sent = sending({ ...proposed, mutation }, await this.#send(proposed, mutation, nowMs), nowMs);
+    const leaving = withAllowance(sent, before, allowance); // (Y5)
     const flying = await apply(fuse(recorded, leaving), "durable"); // (Y2)
     return isFlying(flying, mutation) ? this.call(flying) : flying;
   }
@@ -269,6 +276,14 @@ export class Mutator {
     };
   }
 
+  /** What a person has allowed beforehand, if it still holds (02 §6). */
+  #allowance(facts: RunFacts, { alias, tool }: Intent, known: Tool | ToolFailure): Allowance {
+    if ("class" in known) return NOTHING_ALLOWED;
+    const { connection, configVersion, grantVersion = 0, grant } = known;
+    const behind = { alias, tool, connection, configVersion, grantVersion };
+    return allowanceOf(facts, { ...behind, needsApproval: grant === "approve" }, this.#now());
+  }
+
   /** Within a chain an identical intent after a proven failure needs no second approval (06). */
   #wasApproved(mutation: Mutation, { run }: RunFacts, attempts: Attempted[]): boolean {
     const { connection, tool, args, configVersion } = mutation;
@@ -289,6 +304,18 @@ export class Mutator {
   #now(): number {
     return this.#parts.clock.nowMs();
   }
+}
+
+const NOTHING_ALLOWED: Allowance = { allowed: false, writes: [] };
+
+/** A permission is used, or voided, only as it was read: a deploy in between has ended it. */
+function withAllowance(change: Change, { workflow }: RunFacts, { allowed, writes }: Allowance): Change {
+  if (!allowed && writes.length === 0) return change;
+  return {
+    ...change,
+    expect: { ...change.expect, workflowRevision: workflow.revision },
+    writes: [...change.writes, ...writes],
+  };
 }
 
 const isFlying = (facts: RunFacts | undefined, { id }: Mutation): facts is RunFacts =>

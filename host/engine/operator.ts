@@ -5,6 +5,7 @@
  * P1. What is acknowledged is durable, with its audit row.
  * P2. Of concurrent decisions one wins; the others are told that something has changed.
  */
+import { scopeProblem } from "../core/approval.ts";
 import { archive, unarchive } from "../core/archive.ts";
 import type { Change } from "../core/change.ts";
 import type { HandlerFacts, RunFacts, WorkflowFacts } from "../core/facts.ts";
@@ -74,9 +75,18 @@ export class Operator {
     const atMs = clock.nowMs();
     const tool = mutation && (await toolOf(this.#parts, facts, mutation));
     const checkable = mutation !== undefined && tool !== undefined && canCheck(tool, mutation, atMs);
-    const why = refusal(facts, decision, checkable);
+    const scope = decision.action === "approve" ? decision.scope : undefined;
+    const why = refusal(facts, decision, checkable) ?? (scope && scopeProblem(facts, scope, atMs));
     if (why) return { ok: false, code: "wrong_state", message: why };
-    const deciding = { ...by, atMs, down: downtime, canCheck: checkable, inbox: store.newId() };
+    const { grantVersion } = tool && "kind" in tool ? tool : {};
+    const deciding = {
+      ...by,
+      atMs,
+      down: downtime,
+      canCheck: checkable,
+      inbox: store.newId(),
+      ...(grantVersion === undefined ? {} : { grantVersion }),
+    };
     return this.#apply(decide(facts, decision, deciding));
   }
 

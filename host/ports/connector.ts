@@ -15,6 +15,8 @@ export interface Tool {
   connection: string;
   configVersion: number;
   grant: GrantMode;
+  /** Raised whenever the grant is set anew: what was allowed under the old one is void. 0 where nobody counts. */
+  grantVersion?: number;
   /** Mutations. */
   proof: ProofClass;
   canCheck: boolean;

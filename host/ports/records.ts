@@ -7,6 +7,7 @@
  * L2. A filtered page looks at a bounded number of rows. It may be short, even empty, and still have a cursor: go on.
  * L3. Counts stop at COUNTED; that figure means "at least".
  */
+import type { StandingApproval } from "../core/approval.ts";
 import type { InboxKind } from "../core/change.ts";
 import type { DeliveryStatus } from "../core/event.ts";
 import type {
@@ -108,6 +109,8 @@ export interface WorkflowRecord {
   recent: Status[];
   labels: JsonText;
   params: JsonText;
+  /** What a person allowed beforehand and is not used up. */
+  approvals: StandingApproval[];
   createdAtMs: EpochMs;
   updatedAtMs: EpochMs;
 }

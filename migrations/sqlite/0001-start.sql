@@ -42,6 +42,8 @@ CREATE TABLE workflows (
   due_at INTEGER,
   labels_json TEXT NOT NULL DEFAULT '{}',
   params_json TEXT NOT NULL DEFAULT '{}',
+  -- What a person allowed beforehand, used up by the Change that sends.
+  approvals_json TEXT NOT NULL DEFAULT '[]',
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   UNIQUE (namespace, name)
@@ -382,9 +384,7 @@ CREATE TABLE grants (
   connection INTEGER NOT NULL,
   tool TEXT NOT NULL,
   mode TEXT NOT NULL CHECK (mode IN ('allow', 'approve', 'deny')),
-  remaining INTEGER,
-  until_at INTEGER,
-  version INTEGER,
+  version INTEGER NOT NULL DEFAULT 1,
   PRIMARY KEY (workflow, alias, connection, tool)
 ) STRICT, WITHOUT ROWID;
 

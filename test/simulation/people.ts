@@ -225,7 +225,9 @@ export class People {
       return { action: truth !== dice.hits(0.25) ? "applied" : "not-applied" };
     }
     if (status === "proposed" && run["pause_reason"] === "approval") {
-      if (dice.hits(0.7)) return { action: "approve" };
+      // Without a draw of its own: what the known seeds found stays where it was found.
+      const beyond = Number(run["id"]) % 4 === 0 ? { scope: { next: 2 } } : {};
+      if (dice.hits(0.7)) return { action: "approve", ...beyond };
       return { action: "reject", deliveries: dice.hits(0.5) ? "skip" : "release" };
     }
     if (dice.hits(0.7)) return { action: "retry" };

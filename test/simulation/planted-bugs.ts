@@ -143,6 +143,14 @@ export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
     ["engine/scheduler.ts", 'level: called ? "durable" : "committed",', 'level: "committed",'],
   ],
   [
+    "an approval beforehand that is never used up",
+    ["core/approval.ts", "const remaining = found.remaining - 1;", "const { remaining } = found;"],
+  ],
+  [
+    "a call for which nobody was asked",
+    ["core/approval.ts", "if (!found) return NONE;", "if (!found) return { allowed: true, writes: [] };"],
+  ],
+  [
     "next is given none after an applied mutation",
     ["engine/unit.ts", 'if (run.outcome !== "applied")', 'if (run.phase !== "preparing")'],
   ],

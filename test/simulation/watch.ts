@@ -38,6 +38,9 @@ const LEDGER: Record<string, string[]> = {
 const NO_PERSON = ["host", "policy"];
 const INSPECT_EVERY = 40;
 
+/** Of `sim-world.ts`. */
+const NEEDS_WORD = ["ask", "wire"];
+
 export class Watch {
   readonly #db: Database;
   readonly #disk: Disk;
@@ -72,7 +75,9 @@ export class Watch {
     const forbidden = this.#startProblem(change);
     const expected = change.expect.run;
     const found = expected && this.#row("runs", expected.id)?.["revision"];
+    const allowed = this.#allowed(change.workflow);
     return (_, write) => {
+      this.#asked(change, runs, allowed);
       if (expected && found !== expected.revision)
         this.#problem(`invariant 24: ${change.verb} knew another revision of run ${expected.id}`);
       if (forbidden !== undefined) this.#problem(`invariant 20: ${forbidden}`);
@@ -85,6 +90,32 @@ export class Watch {
       this.#remember(change, write);
       this.#whole(change.workflow);
     };
+  }
+
+  /** How many calls of the workflow are approved beforehand. */
+  #allowed(workflow: number): number {
+    const text = this.#get("SELECT approvals_json AS list FROM workflows WHERE id = ?", workflow)?.["list"];
+    const list = JSON.parse((text ?? "[]") as string) as { remaining?: number }[];
+    return list.reduce((sum, one) => sum + (one.remaining ?? 0), 0);
+  }
+
+  /** 02 §6: a call that needs a person's word has it: for itself, beforehand, or from an earlier attempt. */
+  #asked(change: Change, runs: Map<number, Row | undefined>, before: number): void {
+    const uses = change.writes.filter((one) => one.do === "audit" && one.action === "approval.use").length;
+    if (uses > 0 && before - this.#allowed(change.workflow) !== uses)
+      this.#problem(`an approval was used without being used up by ${change.verb}`);
+    for (const write of change.writes) {
+      if (write.do !== "send.create" || write.send.n > 1 || uses > 0) continue;
+      const tool = this.#row("mutations", write.mutation)?.["tool"] as string;
+      if (!NEEDS_WORD.includes(tool) || runs.get(write.run)?.["status"] === "paused:approval") continue;
+      const said = this.#get(
+        `SELECT 1 AS said FROM journal j JOIN runs r ON r.id = j.run
+         WHERE r.root_id = (SELECT root_id FROM runs WHERE id = ?) AND
+           (j.verb = 'approve' OR j.entries_json LIKE '%approval.use%')`,
+        write.run,
+      );
+      if (!said) this.#problem(`run ${write.run} called ${tool} without anybody's approval`);
+    }
   }
 
   #run(id: number, before: Row | undefined, after: Row | undefined): void {

@@ -113,6 +113,7 @@ export class Applier {
       case "handler.set":
         return this.#handlers.set(write.id, write.set);
       case "workflow.set":
+        this.#setApprovals(cursor.id, write.set);
         return setCursor(cursor, write.set);
       case "slot":
       case "version.create":
@@ -124,6 +125,13 @@ export class Applier {
       case "logs":
         return this.#records.write(write, { workflow: cursor.id, namespace: cursor.namespace }, change.atMs);
     }
+  }
+
+  #setApprovals(workflow: number, { approvals }: WorkflowPatch): void {
+    if (!approvals) return;
+    this.#statements
+      .sql("UPDATE workflows SET approvals_json = ? WHERE id = ?")
+      .run(JSON.stringify(approvals), workflow);
   }
 
   /** Most steps move nothing but the sequences; what decides when the workflow is due is looked at only if it moved. */

@@ -1,5 +1,6 @@
 /** The lists and pages of `ports/records.ts` on SQLite. Every statement runs by an index; a test asks for its plan. */
 import type { Database } from "better-sqlite3";
+import type { StandingApproval } from "../../core/approval.ts";
 import type { InboxKind } from "../../core/change.ts";
 import type { Kind, Run, Status } from "../../core/run.ts";
 import type { SlotRange } from "../../core/slots.ts";
@@ -287,6 +288,7 @@ export class Pages implements Records {
       recent: newest.slice(0, RECENT).map((run) => run["status"] as Status),
       labels: row["labels_json"] as string,
       params: row["params_json"] as string,
+      approvals: JSON.parse(row["approvals_json"] as string) as StandingApproval[],
       createdAtMs: row["created_at"] as number,
       updatedAtMs: row["updated_at"] as number,
     };

@@ -1,5 +1,6 @@
 /** What the engine decides on, read in one go: the core's facts from rows. Every statement here runs by an index. */
 import type { Database } from "better-sqlite3";
+import type { StandingApproval } from "../../core/approval.ts";
 import type { VersionRow } from "../../core/change.ts";
 import type { Delivery } from "../../core/event.ts";
 import type { HandlerFacts, OpenRunFacts, RunFacts, WorkflowFacts } from "../../core/facts.ts";
@@ -72,6 +73,9 @@ export class Reads {
       mode: row["mode"] as WorkflowFacts["mode"],
       consumerStreak: row["consumer_streak"] as number,
       ...(row["params_json"] === "{}" ? {} : { params: row["params_json"] as string }),
+      ...(row["approvals_json"] === "[]"
+        ? {}
+        : { approvals: JSON.parse(row["approvals_json"] as string) as StandingApproval[] }),
       handlers: this.#handlers(id, manifest),
       ...(openRun ? { openRun } : {}),
     };
@@ -167,7 +171,10 @@ export class Reads {
           args: mutation.args,
           approved:
             this.#statements
-              .sql("SELECT 1 FROM journal WHERE run = ?+0 AND run IS NOT NULL AND verb = 'approve' LIMIT 1")
+              .sql(
+                `SELECT 1 FROM journal WHERE run = ?+0 AND run IS NOT NULL AND
+                 (verb = 'approve' OR entries_json LIKE '%"action":"approval.use"%') LIMIT 1`,
+              )
               .get(mutation.originRun) !== undefined,
         });
       before = run.retryOf;
