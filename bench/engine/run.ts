@@ -10,7 +10,7 @@ import { compiledConsumer } from "../sandbox/job.ts";
 import { type Drained, drain } from "./drain.ts";
 import { compiledWorkflow, Ground } from "./ground.ts";
 import { latency, layLatency } from "./latency.ts";
-import { openWorkflow, sandboxAlone, SLOTS } from "./peers.ts";
+import { openWorkflow, sandboxAlone, SLOTS, WARM } from "./peers.ts";
 import { claimsOf, type Findings, render, type Round } from "./report.ts";
 import { restart, watchIdle } from "./residents.ts";
 
@@ -42,8 +42,6 @@ const SIZE = QUICK
       pendingEach: 10,
       killAfter: 500,
     };
-/** Runs of each workflow in which its isolate is made and its code gets warm. */
-const WARM = 5;
 const RESULTS = join(import.meta.dirname, "RESULTS.md");
 
 const progress = (what: string): boolean => process.stderr.write(`${what}\n`);
