@@ -25,16 +25,15 @@ import { scriptsOf } from "./engine/scripts.ts";
 import type { Clock } from "./ports/clock.ts";
 import type { World } from "./ports/connector.ts";
 import type { Page, PageRequest, RunDetail, RunFilter, RunRecord, WorkflowRecord } from "./ports/records.ts";
-import type { Compilation, HardeningReport, Problem, Sandbox, Upload } from "./ports/sandbox.ts";
-import { codeFrame } from "./sandbox/blame.ts";
-import { compileScript } from "./sandbox/compile.ts";
+import type { Compilation, Problem, Sandbox, Upload } from "./ports/sandbox.ts";
 import { compileOnce } from "./sandbox/compile-once.ts";
-import { hardeningReport } from "./sandbox/launch.ts";
 import { withParams } from "./sandbox/params.ts";
 import { openPool } from "./sandbox/pool.ts";
 import type { Finding } from "./store/doctor.ts";
 import { examine } from "./store/examine.ts";
-import { type Durability, openStore, type SqliteStore } from "./store/open.ts";
+import type { Durability, SqliteStore } from "./store/open.ts";
+import { examineOpenWork, openSettled, type Restored } from "./store/restored.ts";
+import { tidyUp } from "./store/retention.ts";
 import { Pages } from "./store/sqlite/pages.ts";
 import { systemClock } from "./system/clock.ts";
 import { failpointOf } from "./system/failpoints.ts";
@@ -44,6 +43,7 @@ import { eventNames, runEnded, runStarted } from "./system/telemetry.ts";
 
 export { eventNames, examine, fixtureShape };
 export type { Compilation, Decided, Deployed, Expectation, Finding, Fixture, Problem, Upload };
+export { frame, inspectHardening, openWorkbench, type Workbench } from "./sandbox/workbench.ts";
 export type { PhaseTelemetry, RunTelemetry, StoreTelemetry } from "./system/telemetry.ts";
 
 const DAY_MS = 86_400_000;
@@ -98,6 +98,13 @@ export type PublishAnswer =
   | { ok: true; outcome: "created" | "updated" | "unchanged"; event: string }
   | { ok: false; code: string; message: string };
 
+export interface Started {
+  /** Runs that a dead host had left active. */
+  recovered: number;
+  /** The data came from a backup: every workflow is paused until a person lets it go on. */
+  restored?: Restored;
+}
+
 export function createHost(options: HostOptions = {}): Host {
   return new Host(options);
 }
@@ -118,7 +125,8 @@ export class Host implements AsyncDisposable {
   readonly #published = new Map<WorkflowId, Published[]>();
   readonly #compile: (upload: Upload) => Promise<Compilation>;
   #running: Running | undefined;
-  #starting: Promise<{ recovered: number }> | undefined;
+  #examined: Promise<void> | undefined;
+  #starting: Promise<Started> | undefined;
   #stopping: Promise<void> | undefined;
 
   constructor(options: HostOptions) {
@@ -129,7 +137,7 @@ export class Host implements AsyncDisposable {
   }
 
   /** Opens everything, recovers what a dead host left, begins to schedule. A second call waits for the first. */
-  start(): Promise<{ recovered: number }> {
+  start(): Promise<Started> {
     this.#starting ??= this.#start().catch(async (error: unknown) => {
       await this.#close().catch(() => {});
       throw error;
@@ -137,15 +145,15 @@ export class Host implements AsyncDisposable {
     return this.#starting;
   }
 
-  async #start(): Promise<{ recovered: number }> {
+  async #start(): Promise<Started> {
     const { data = ":memory:", clock = systemClock, durability, failpoint, policies = [] } = this.#options;
-    const store = openStore({
+    const point = failpointOf(failpoint);
+    const { store, restored } = await openSettled({
       data,
       nowMs: () => clock.nowMs(),
       onBroken: (error) => this.#options.onBroken?.(error),
       ...(durability ? { durability } : {}),
     });
-    const point = failpointOf(failpoint);
     const observed = observedStore(store, (change, { published }) => this.#applied(change, published), point);
     const sandbox = withParams(openPool(), this.#options.params);
     const parts: Parts = {
@@ -160,9 +168,15 @@ export class Host implements AsyncDisposable {
       hash: (text) => createHash("sha256").update(text).digest("base64url"),
       tell: (event) => this.#told(event),
     };
-    const engine = new Engine(parts, { slots: this.#options.slots ?? 16, compile: this.#compile });
+    const isOver = () => this.#running?.store !== store;
+    const tidy = (nowMs: number) => tidyUp(store, nowMs, isOver);
+    const engine = new Engine(parts, { slots: this.#options.slots ?? 16, compile: this.#compile, tidy });
     this.#running = { store, sandbox, engine, parts, records: new Pages(store.db) };
-    return engine.start();
+    const broken = (message: string) => this.#told({ kind: "engine.warning", message, atMs: clock.nowMs() });
+    this.#examined = examineOpenWork(store.db, broken, isOver).catch((error: unknown) =>
+      broken(String(error)),
+    );
+    return { ...(await engine.start()), ...(restored ? { restored } : {}) };
   }
 
   /** Claims nothing more, lets what runs finish, closes everything. */
@@ -183,6 +197,7 @@ export class Host implements AsyncDisposable {
     try {
       await running.engine.stop();
     } finally {
+      await this.#examined;
       await running.sandbox[Symbol.asyncDispose]();
       await running.store[Symbol.asyncDispose]();
     }
@@ -364,26 +379,3 @@ export const worlds = {
   loopback: (url: string) => new LoopbackWorld(url),
 };
 export type { FixtureWorld };
-
-/** What commands that run scripts without a host need. */
-export interface Workbench extends AsyncDisposable {
-  compile(upload: Upload): Promise<Compilation>;
-  sandbox: Sandbox;
-}
-
-export function openWorkbench(): Workbench {
-  const sandbox = openPool({ childrenPerNamespace: 1 });
-  return {
-    compile: compileScript,
-    sandbox,
-    [Symbol.asyncDispose]: () => sandbox[Symbol.asyncDispose](),
-  };
-}
-
-/** The lines around a problem, with a caret. */
-export const frame = (source: string, problem: Problem): string => codeFrame(source, problem.location);
-
-/** What protects this machine from scripts; starts nothing that stays. */
-export function inspectHardening(): HardeningReport {
-  return hardeningReport();
-}

@@ -17,6 +17,7 @@ export {
   type PublishAnswer,
   type RunTelemetry,
   type ScriptUpload,
+  type Started,
   type StoreTelemetry,
 } from "./host.ts";
 export type { Clock } from "./ports/clock.ts";

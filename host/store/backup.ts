@@ -3,8 +3,7 @@
  *
  * P1. A backup holds everything acknowledged before it was asked for, and appears under its name only when it is whole.
  * P2. A restore never writes over anything; killed half-way it leaves no store, and can be started again.
- * P3. A restored store has a new epoch, and ids beyond any that the original can have handed out since: no id and no
- *     idempotency key is ever used for two things.
+ * P3. A backup becomes a store by `leap.ts` and `restored.ts`, also where somebody puts it into a data folder by hand.
  */
 import {
   closeSync,
@@ -23,17 +22,12 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
 import Sqlite, { type Database } from "better-sqlite3";
-import type { Change } from "../core/change.ts";
 import { PawlError } from "../core/errors.ts";
-import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
-import { restoreRun, restoreWorkflow } from "../core/restore.ts";
-import { workflowIds } from "./doctor.ts";
 import { makeFolder } from "./folder.ts";
 import { assertMigratable, migrations } from "./migrate.ts";
-import { DATABASE, openStore, type SqliteStore, takeLock } from "./open.ts";
+import { DATABASE, type SqliteStore, takeLock } from "./open.ts";
+import { openSettled, type Restored } from "./restored.ts";
 
-/** A thousand ids a second for thirty years. */
-const LEAP = 2 ** 40;
 const RESTORING = ".restoring";
 
 export async function backup(
@@ -62,15 +56,8 @@ export async function backup(
   }
 }
 
-/** What was found in the backup. */
-export interface Restored {
-  backedUpAtMs: number;
-  workflows: number;
-  epoch: number;
-}
-
 export async function restore(fromFile: string, dataFolder: string, nowMs: () => number): Promise<Restored> {
-  const { backedUpAtMs } = assertBackup(fromFile);
+  assertBackup(fromFile);
   assertEmpty(dataFolder);
   const work = join(dataFolder, RESTORING);
   // The folder is taken from here on: a host or another restore that starts in it now is refused.
@@ -79,13 +66,14 @@ export async function restore(fromFile: string, dataFolder: string, nowMs: () =>
   mkdirSync(work);
   const file = join(work, DATABASE);
   copyFileSync(fromFile, file);
-  const epoch = leap(file);
-  const workflows = await settle(work, backedUpAtMs, nowMs);
+  const { store, restored } = await openSettled({ data: work, nowMs });
+  await store[Symbol.asyncDispose]();
+  if (!restored) throw new Error(`${fromFile} was settled already`);
   synced(file);
   renameSync(file, join(dataFolder, DATABASE)); // (P2)
   synced(dataFolder);
   rmSync(work, { recursive: true, force: true });
-  return { backedUpAtMs, workflows, epoch };
+  return restored;
 }
 
 function held(dataFolder: string): Disposable {
@@ -101,7 +89,7 @@ function assertEmpty(folder: string): void {
     throw new PawlError("backup-target-taken", `${folder} is not empty: it holds ${foreign}`);
 }
 
-function assertBackup(file: string): { backedUpAtMs: number } {
+function assertBackup(file: string): void {
   if (!existsSync(file)) throw new PawlError("backup-unusable", `${file} does not exist`);
   let db: Database | undefined;
   try {
@@ -111,62 +99,12 @@ function assertBackup(file: string): { backedUpAtMs: number } {
     assertMigratable(db, migrations());
     const at = db.prepare("SELECT value FROM meta WHERE key = 'backed_up_at'").pluck().get();
     if (at === undefined) throw new Error("it was not made by a backup");
-    return { backedUpAtMs: Number(at) };
   } catch (cause) {
     if (cause instanceof PawlError) throw cause;
     throw new PawlError("backup-unusable", `${file}: ${(cause as Error).message}`, { cause });
   } finally {
     db?.close();
   }
-}
-
-/** A new epoch, and ids far beyond the old ones (P3). */
-function leap(file: string): number {
-  const db = new Sqlite(file);
-  try {
-    return db.transaction(() => {
-      db.prepare(
-        "UPDATE meta SET value = CAST(CAST(value AS INTEGER) + @leap AS TEXT) WHERE key = 'next_id'",
-      ).run({ leap: LEAP });
-      db.prepare(
-        "UPDATE meta SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) WHERE key = 'epoch'",
-      ).run();
-      db.prepare("DELETE FROM meta WHERE key = 'backed_up_at'").run();
-      return Number(db.prepare("SELECT value FROM meta WHERE key = 'epoch'").pluck().get());
-    })();
-  } finally {
-    db.close();
-  }
-}
-
-/** Every workflow as the core says: paused, its open run no longer believed blindly. */
-async function settle(data: string, backedUpAtMs: number, nowMs: () => number): Promise<number> {
-  await using store = openStore({ data, nowMs });
-  const { fence } = store;
-  let workflows = 0;
-  for (const id of workflowIds(store.db)) {
-    const atMs = nowMs();
-    const facts = (await store.workflow(id)) as WorkflowFacts;
-    const restoring = {
-      backedUpAtMs,
-      atMs,
-      attempt: { id: store.newId(), host: fence.incarnation, fused: false },
-    };
-    if (facts.openRun) {
-      const run = (await store.run(facts.openRun.id)) as RunFacts;
-      const change = restoreRun(run, { ...restoring, inbox: store.newId() });
-      if (change) await applied(store, change);
-    }
-    const now = (await store.workflow(id)) as WorkflowFacts;
-    await applied(store, restoreWorkflow(now, { ...restoring, inbox: store.newId() }));
-    workflows++;
-  }
-  return workflows;
-}
-
-async function applied(store: SqliteStore, change: Change): Promise<void> {
-  const result = await store.apply(change, { level: "applied", fence: store.fence });
-  if (!result.ok) throw new Error(`${change.verb} was refused while nobody else was here: ${result.because}`);
 }
 
 function synced(path: string): void {

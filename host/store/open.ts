@@ -15,10 +15,12 @@ import { Worker } from "node:worker_threads";
 import Sqlite, { type Database } from "better-sqlite3";
 import { assertChange, type Change, type Fence } from "../core/change.ts";
 import { PawlError } from "../core/errors.ts";
+import type { EpochMs } from "../core/ids.ts";
 import type { DownSpan } from "../core/slots.ts";
 import type { Applied, Level, Refused, Store } from "../ports/store.ts";
 import { makeFolder } from "./folder.ts";
 import { Group, type GroupOptions } from "./group.ts";
+import { leap } from "./leap.ts";
 import { assertMigratable, migrate, migrations } from "./migrate.ts";
 import { Applier } from "./sqlite/apply.ts";
 import { Reads } from "./sqlite/reads.ts";
@@ -63,6 +65,8 @@ export class SqliteStore implements Store {
   readonly #nowMs: () => number;
   /** When no host had this store open: what slots were missed by. */
   readonly downtime: readonly DownSpan[];
+  /** When the backup was made that this store comes from, until `restored.ts` has settled it. */
+  readonly restoring: EpochMs | undefined;
   readonly #heartbeat: NodeJS.Timeout;
   #disposed: Promise<void> | undefined;
   #nextId: number;
@@ -82,6 +86,7 @@ export class SqliteStore implements Store {
       configure(this.db, inMemory ? undefined : durability);
       migrate(this.db, known, this.#nowMs());
       this.#nextId = this.#lastId = 0;
+      this.restoring = leap(this.db);
       this.downtime = downtimeOf(this.db, this.#nowMs());
       this.fence = this.#incarnate();
       if (!inMemory && durability === "barrier") {

@@ -78,6 +78,22 @@ export async function prune(
   return pruner.done;
 }
 
+/** For a host's quiet hours: everything that is too old, unless the host is over. True when it was cut short. */
+export async function tidyUp(store: SqliteStore, nowMs: number, isOver: () => boolean): Promise<boolean> {
+  class Over extends Error {}
+  const maintain: SqliteStore["maintain"] = (work, level) => {
+    if (isOver()) throw new Over();
+    return store.maintain(work, level);
+  };
+  try {
+    await prune({ db: store.db, maintain }, RETENTION, nowMs);
+    return false;
+  } catch (error) {
+    if (error instanceof Over) return true;
+    throw error;
+  }
+}
+
 class Pruner {
   readonly #store: Pick<SqliteStore, "db" | "maintain">;
   #rows = ROWS;

@@ -5,7 +5,7 @@
  * Time stands still until `pass`. After every act the engine is left alone until nothing moves any more.
  */
 import { createHash } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { PolicyRule } from "../../host/core/policy-resolve.ts";
@@ -21,8 +21,10 @@ import type { EngineEvent, Parts } from "../../host/engine/parts.ts";
 import { policiesOf } from "../../host/engine/policies.ts";
 import { scriptsOf } from "../../host/engine/scripts.ts";
 import type { Compilation, Sandbox, SandboxCall } from "../../host/ports/sandbox.ts";
+import { restore } from "../../host/store/backup.ts";
 import { inspect } from "../../host/store/doctor.ts";
-import { openStore, type SqliteStore } from "../../host/store/open.ts";
+import { DATABASE, type SqliteStore } from "../../host/store/open.ts";
+import { openSettled } from "../../host/store/restored.ts";
 import { verify } from "../../host/store/verify.ts";
 import { openScripted, type Play, type ScriptedSandbox } from "./scripted-sandbox.ts";
 import { TestClock } from "./test-clock.ts";
@@ -129,11 +131,12 @@ export class Harness {
 
   async begin(downtime: DownSpan[]): Promise<void> {
     const { slots = 4, fused = true, policy = [], engine = {}, parts = {}, real } = this.#options;
-    this.store = openStore({
+    const { store: opened } = await openSettled({
       data: this.#folder ?? ":memory:",
       nowMs: () => this.clock.nowMs(),
       checkpoints: false,
     });
+    this.store = opened;
     const store = this.#watched(this.store);
     this.parts = {
       store,
@@ -247,6 +250,22 @@ export class Harness {
     const fromMs = this.clock.nowMs();
     await this.clock.pass(downMs, async () => {});
     this.clock.jump(jumpMs);
+    await this.begin([{ fromMs, toMs: this.clock.nowMs() }]);
+  }
+
+  /** The folder is lost and made anew from a backup: by `restore`, or by hand. Nobody was there for `downMs`. */
+  async restore(backup: string, how: "by command" | "by hand", downMs = 0): Promise<void> {
+    if (this.#folder === undefined) throw new Error("only what is on a disk can be lost");
+    this.clock.forgetTimers();
+    await this.store[Symbol.asyncDispose]();
+    const fromMs = this.clock.nowMs();
+    await this.clock.pass(downMs, async () => {});
+    rmSync(this.#folder, { recursive: true });
+    if (how === "by command") await restore(backup, this.#folder, () => this.clock.nowMs());
+    else {
+      mkdirSync(this.#folder);
+      copyFileSync(backup, join(this.#folder, DATABASE));
+    }
     await this.begin([{ fromMs, toMs: this.clock.nowMs() }]);
   }
 

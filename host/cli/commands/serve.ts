@@ -3,7 +3,14 @@
  * short an interval may be; both show every run as it ends.
  */
 import { type Config, type ConfigFields, ConfigProblem, loadConfig } from "../../config.ts";
-import { createHost, type FixtureWorld, type Host, type HostOptions, worlds } from "../../host.ts";
+import {
+  createHost,
+  type FixtureWorld,
+  type Host,
+  type HostOptions,
+  type Started,
+  worlds,
+} from "../../host.ts";
 import { ScriptFolder } from "../folder.ts";
 import { LiveView } from "../live.ts";
 import { CliFailure, inert, paint, remark, say } from "../render.ts";
@@ -65,12 +72,13 @@ async function run(config: Config & { scripts: string }, { json, data, isDev }: 
     ...(json ? { log: { level: config.logLevel, write: say } } : {}),
   });
   const signals = listen();
-  const { recovered } = await host.start();
+  const { recovered, restored } = await host.start();
   const folder = new ScriptFolder(config.scripts, host, { world: fixtures, tell: json ? remark : say });
   const ended = Promise.race([signals.stopped, broken.promise]);
   const loaded = await Promise.race([folder.sync(false).then(() => true), ended]);
   if (loaded === true) {
     folder.watch();
+    if (restored) remark(gapWords(restored));
     greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
     view.open(folder.workflows);
   }
@@ -137,6 +145,15 @@ function greet(
   remark(`  ${example}: it is checked and deployed at once, problems are shown at their lines`);
   if (process.stdin.isTTY) remark("  press r to run every producer now, q to quit");
   remark(`  in another terminal: npx pawl preview ${inert(scripts)}    what would each handler do?`);
+}
+
+function gapWords({ backedUpAtMs, workflows }: NonNullable<Started["restored"]>): string {
+  const since = new Date(backedUpAtMs).toISOString();
+  return (
+    `restored: the data is a backup of ${since}. What happened since is known outside and nowhere here: all ` +
+    `${workflows} workflows are paused until somebody resumes them, approvals are asked for again, and calls that ` +
+    "were on their way are checked"
+  );
 }
 
 async function runProducers(host: Host, folder: ScriptFolder): Promise<void> {
