@@ -213,7 +213,7 @@ export const POLICY_FIELDS = {
     appliesTo: FIRST,
     shape: choice("high", "normal", "low"),
     default: "normal",
-    enforced: false,
+    enforced: true,
     doc: "Dispatch order of the handler's runs.",
   }),
   executor: field({

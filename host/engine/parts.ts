@@ -42,6 +42,8 @@ export type PolicyOwner = Pick<RunFacts, "workflow" | "handler"> & {
 };
 
 export interface Policies {
+  /** Some rule sets a priority: only then does it pay to ask. */
+  readonly hasPriorities: boolean;
   effective<U extends Unit>(unit: U, of: PolicyOwner, tool?: string): EffectivePolicy<U>;
   /** What the next attempt keeps of it, as data: what differs from the built-in defaults. */
   recorded(of: PolicyOwner): JsonText | undefined;

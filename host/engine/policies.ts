@@ -3,7 +3,13 @@
  * resolved each time, over the rest.
  */
 import type { EffectivePolicy, Unit } from "../core/policy.ts";
-import { type CallPolicy, type PolicyLayer, resolvePolicy } from "../core/policy-resolve.ts";
+import {
+  type CallPolicy,
+  type PolicyLayer,
+  type PolicyRule,
+  resolvePolicy,
+  spelledOut,
+} from "../core/policy-resolve.ts";
 import type { JsonText } from "../core/workflow.ts";
 import type { Policies, PolicyOwner } from "./parts.ts";
 
@@ -49,6 +55,7 @@ export function policiesOf(layers: readonly PolicyLayer[]): Policies {
   };
 
   return {
+    hasPriorities: layers.some(({ rules }) => rules.some(setsPriority)),
     effective<U extends Unit>(unit: U, of: PolicyOwner, tool?: string): EffectivePolicy<U> {
       const call = callOf(of);
       if (call) return resolve(unit, of, call, tool).policy;
@@ -72,6 +79,8 @@ export function policiesOf(layers: readonly PolicyLayer[]): Policies {
     },
   };
 }
+
+const setsPriority = ({ policy }: PolicyRule): boolean => spelledOut(policy).priority !== undefined;
 
 /** The newest word of a person counts for the chain from there on. */
 function callOf({ run }: PolicyOwner): CallPolicy | undefined {

@@ -14,11 +14,12 @@ import { claim } from "../core/retry.ts";
 import { isApproved } from "../core/run.ts";
 import { type Attempt, start } from "../core/start.ts";
 import { choose } from "../core/trigger.ts";
-import { inTurn } from "../core/turns.ts";
+import { inTurn, type Waiting } from "../core/turns.ts";
 import type { DueWorkflow, Level } from "../ports/store.ts";
 import { reanchor, reanchorAll } from "./clock-jump.ts";
 import type { Executor } from "./executor.ts";
 import type { Parts, PolicyOwner } from "./parts.ts";
+import { Priorities } from "./priorities.ts";
 import type { Reconciler } from "./reconciler.ts";
 import { within } from "./timeout.ts";
 import { isFused } from "./unit.ts";
@@ -52,6 +53,7 @@ export class Scheduler {
   readonly #executor: Executor;
   readonly #reconciler: Reconciler;
   readonly #slots: number;
+  readonly #priorities: Priorities;
   readonly #running = new Map<WorkflowId, Running>();
   readonly #barren = new Map<WorkflowId, number>();
   readonly #served = new Map<NamespaceId, number>();
@@ -71,6 +73,7 @@ export class Scheduler {
     this.#executor = executor;
     this.#reconciler = reconciler;
     this.#slots = slots;
+    this.#priorities = new Priorities(parts);
     this.#setBack = false;
   }
 
@@ -139,7 +142,7 @@ export class Scheduler {
       const free = this.#slots - this.#running.size;
       if (free <= 0) continue;
       const nowMs = this.#parts.clock.nowMs();
-      const waiting = await this.#waiting(nowMs);
+      const waiting = await this.#priorities.of(await this.#waiting(nowMs), nowMs);
       const served = (namespace: NamespaceId) => this.#served.get(namespace) ?? 0;
       if (!this.#stopped) for (const one of inTurn(waiting, served, nowMs, free)) this.#serve(one); // (H2)
     }
@@ -175,8 +178,9 @@ export class Scheduler {
     );
   }
 
-  #serve({ workflow, namespace }: DueWorkflow): void {
+  #serve({ workflow, namespace }: Waiting): void {
     this.#served.set(namespace, ++this.#turn);
+    this.#priorities.forget(workflow);
     this.#backlog = this.#backlog.filter((one) => one.workflow !== workflow);
     const abort = new AbortController();
     const done = this.#run(workflow, abort.signal)

@@ -214,7 +214,7 @@ const CASES: Record<PolicyField, Case> = {
   priority: {
     units: FIRST,
     default: "normal",
-    enforced: false,
+    enforced: true,
     good: ["high", "normal", "low"],
     bad: [["urgent"], [1]],
   },
@@ -596,11 +596,11 @@ describe("presets", () => {
     ]);
   });
 
-  test("critical is refused until priority is enforced, where it is named", () => {
+  test("each may be saved, and with what nothing enforces yet is refused where that is named", () => {
     const found = (policy: unknown) => problemsOf([{ match: "default", policy }], {});
-    expect(found("critical")).toEqual(["not-yet-enforced /0/policy"]);
-    expect(found({ preset: "critical" })).toEqual(["not-yet-enforced /0/policy/preset"]);
-    expect(found({ preset: "critical", priority: "low" })).toEqual(["not-yet-enforced /0/policy/priority"]);
-    for (const preset of ["llm", "io", "fastFail"]) expect(found(preset)).toEqual([]);
+    for (const preset of ["llm", "io", "fastFail", "critical"]) expect(found(preset)).toEqual([]);
+    expect(found({ preset: "critical", executor: "dedicated" })).toEqual([
+      "not-yet-enforced /0/policy/executor",
+    ]);
   });
 });

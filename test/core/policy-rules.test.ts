@@ -275,7 +275,7 @@ describe("what nothing enforces yet (L3)", () => {
   });
 
   test("is accepted where the caller says so", () => {
-    const data = [{ match: "default", policy: { priority: "high" } }];
+    const data = [{ match: "default", policy: { executor: "dedicated" } }];
     expect(parsePolicySet(data, ALL)).toEqual({ rules: data });
     expect(parseCallPolicy(data, ALL)).toEqual({ call: { rules: data } });
     expect(parseCallPolicy(data)).toEqual({
@@ -285,7 +285,7 @@ describe("what nothing enforces yet (L3)", () => {
 
   test("many of them do not hide what is wrong", () => {
     const data = [
-      ...Array.from({ length: 200 }, () => ({ match: "default", policy: { priority: "high" } })),
+      ...Array.from({ length: 200 }, () => ({ match: "default", policy: { executor: "dedicated" } })),
       5,
     ];
     expect(problemsOf(data, {})[0]).toMatchObject({ code: "policy-invalid", path: "/200" });
