@@ -95,7 +95,13 @@ export interface ScriptUpload extends Acting {
 }
 
 export type PublishAnswer =
-  | { ok: true; outcome: "created" | "updated" | "unchanged"; event: string }
+  | {
+      ok: true;
+      outcome: "created" | "updated" | "unchanged";
+      event: string;
+      /** Deliveries that a run works on: they keep the payload they were reserved with. */
+      late: number;
+    }
   | { ok: false; code: string; message: string };
 
 export interface Started {
@@ -234,8 +240,9 @@ export class Host implements AsyncDisposable {
     return this.#on(workflow, (id) => operator.runNow(id, handler, person(acting)));
   }
 
-  pause(workflow: string, acting: Acting = {}): Promise<Decided> {
-    return this.#on(workflow, (id) => this.#open.engine.operator.pause(id, person(acting)));
+  /** Drains. With `abort` a script that runs now is ended early, but never a call in flight. */
+  pause(workflow: string, { abort = false, ...acting }: Acting & { abort?: boolean } = {}): Promise<Decided> {
+    return this.#on(workflow, (id) => this.#open.engine.operator.pause(id, person(acting), { abort }));
   }
 
   resume(workflow: string, acting: Acting = {}): Promise<Decided> {
@@ -253,7 +260,8 @@ export class Host implements AsyncDisposable {
     const fed = await feed(parts, id, { ...event, payload: JSON.stringify(event.payload) });
     if (!fed.ok) return fed;
     engine.poke();
-    return { ok: true, outcome: fed.event.outcome, event: formatId("event", fed.event.event) };
+    const { outcome, late } = fed.event;
+    return { ok: true, outcome, event: formatId("event", fed.event.event), late: late.length };
   }
 
   /** A person's answer about a run that waits; `expect` is what they were looking at. */

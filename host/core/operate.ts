@@ -83,6 +83,8 @@ export interface DeliveryFacts {
   holder?: RunFacts;
   /** Retention has emptied the payload: there is nothing left to run on. */
   payloadGone?: true;
+  /** The last word was that nothing happened, and an answer that came later says otherwise. */
+  contradicted?: true;
 }
 
 export function skipDelivery(facts: DeliveryFacts, operator: Operator): Change | Refused {
@@ -198,7 +200,7 @@ function reset(
 
 /** Once more: a dead or skipped delivery as it was, or a consumed one as a new delivery. */
 export function renewDelivery(
-  facts: DeliveryFacts & { lastRow?: "unknown" | "settled" },
+  facts: DeliveryFacts,
   how: "requeue" | "reprocess",
   priorOutcome: "not-applied" | undefined,
   operator: Operator,
@@ -211,7 +213,7 @@ export function renewDelivery(
   if (!fits) return { refused: `the delivery is ${delivery.status}`, code: "wrong_state" };
   if (facts.payloadGone)
     return { refused: "its payload is no longer kept: publish the event again", code: "wrong_state" };
-  if (how === "requeue" && facts.lastRow === "unknown" && priorOutcome !== "not-applied")
+  if (how === "requeue" && facts.contradicted && priorOutcome !== "not-applied")
     return { refused: "its outside change may have happened: say that it did not", code: "unknown_outcome" };
   const change = operation(
     `delivery.${how}`,

@@ -64,7 +64,9 @@ async function inheritance(
 ): Promise<{ hops: number; inputs: number[] }> {
   if (run.kind === "producer" || publishes === 0) return { hops: 0, inputs: [] };
   const { hops, inputs } = await store.causes(reserved, { handler: handler.id, seq: run.startSeq });
-  return { hops: hopsOf(run.kind, { reserved: [hops], pendingAtStart: [] }), inputs };
+  const followed =
+    reserved.length > 0 ? { reserved: [hops], pendingAtStart: [] } : { reserved: [], pendingAtStart: [hops] };
+  return { hops: hopsOf(run.kind, followed), inputs };
 }
 
 function topicProblem(

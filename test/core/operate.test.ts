@@ -270,7 +270,7 @@ describe("6 requeue and reprocess", () => {
     });
   }
   test("6 requeue after an unknown outcome only with priorOutcome not-applied", () => {
-    const unknown = { ...held("dead"), lastRow: "unknown" as const };
+    const unknown = { ...held("dead"), contradicted: true as const };
     expect(code(renewDelivery(unknown, "requeue", undefined, ANN))).toBe("unknown_outcome");
     const change = ok(renewDelivery(unknown, "requeue", "not-applied", ANN));
     expect(writes(change, "audit")[0]?.detail).toContain("not-applied");

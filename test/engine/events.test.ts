@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { feed } from "../../host/engine/feed.ts";
 import {
   ANN,
   asking,
@@ -12,6 +13,7 @@ import {
   type Spec,
   take,
 } from "../support/host-harness.ts";
+import type { Play } from "../support/scripted-sandbox.ts";
 import { applied, gate } from "../support/test-world.ts";
 
 type Consumer = NonNullable<Spec["consumers"]>[string];
@@ -193,6 +195,20 @@ test("1.13 a run that reserves nothing counts the hops of what was pending at it
   });
   await h.feed("order", "a");
   expect(h.events("order").map((one) => one.hops)).toEqual([0, 1, 2]);
+});
+
+test("1.13 a circle that reserves nothing ends however much it has declined before", async () => {
+  await using h = await harness({ policy: [{ match: "default", policy: { limits: { maxHops: 3 } } }] });
+  await h.deploy("w", { consumers: { book: { on: "order", prepare: () => ({}) } } });
+  const declined = Array.from({ length: 10_001 }, (_, n) => `old${n}`);
+  for (const messageId of declined) await feed(h.parts, h.id(), { topic: "order", messageId, payload: "{}" });
+  let n = 0;
+  const next: Play = (ctx) => void ctx.publish("order", { messageId: `new${++n}`, payload: {} });
+  await h.deploy("w", {
+    consumers: { book: { on: "order", publishes: ["order"], prepare: () => ({}), next } },
+  });
+  expect(h.run("book")).toMatchObject({ status: "failed:logic", error: "loop" });
+  expect(n).toBe(4);
 });
 
 test("1.13 what producers and clients publish begins at no hops", async () => {

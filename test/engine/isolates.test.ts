@@ -77,3 +77,22 @@ export default workflow({ name: "w", connections: { shop: "http" }, topics: {}, 
   await h.settle();
   expect(h.run("tick")).toMatchObject({ status: "crashed", error: "aborted" });
 });
+
+const schedules = [
+  ["bad-cron", '{ cron: "0 25 * * *" }'],
+  ["bad-timezone", '{ cron: "0 9 * * *", timezone: "Mars/Olympus" }'],
+  ["cron-never-fires", '{ cron: "0 0 30 2 *" }'],
+  ["interval-too-short", '{ interval: "1s" }'],
+] as const;
+
+test.each(schedules)(
+  "1.2 a schedule that can never be kept is refused at deploy: %s %s",
+  async (code, schedule) => {
+    await using h = await harness(real());
+    const source = `import { producer, workflow } from "pawl";
+export default workflow({ name: "w", producers: { p: producer({ schedule: ${schedule}, handler() {} }) } });`;
+    const made = await h.deploySource("w", source);
+    expect(made).toMatchObject({ ok: false, problems: [expect.objectContaining({ code })] });
+    expect(h.runs()).toEqual([]);
+  },
+);

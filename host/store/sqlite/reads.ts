@@ -14,7 +14,7 @@ import { newPendingAt } from "./handlers.ts";
 import { Statements } from "./statements.ts";
 
 const MOST_ATTEMPTS = 100;
-/** Beyond so many, the hops of the oldest speak for all. */
+/** Beyond so many, the hops of the newest speak for all: a circle is among them. */
 const MOST_PENDING = 10_000;
 const PENDING_COLUMNS =
   "d.id AS delivery, e.message_id AS messageId, e.payload_json AS payload, e.updated_at AS publishedAtMs";
@@ -142,7 +142,21 @@ export class Reads {
       handler: workflow.handlers.find((one) => one.id === delivery.handler) as HandlerFacts,
       ...(holder ? { holder } : {}),
       ...(row["gone"] === 1 ? { payloadGone: true } : {}),
+      ...(this.#isContradicted(delivery, workflow.id) ? { contradicted: true } : {}),
     };
+  }
+
+  /** Evidence of this kind is rare: it is looked through rather than indexed. */
+  #isContradicted({ id, status }: Delivery, workflow: number): boolean {
+    if (status !== "dead" && status !== "skipped") return false;
+    const runs = this.#statements
+      .sql(
+        `SELECT m.origin_run FROM evidence e CROSS JOIN mutations m ON m.id = e.mutation
+         WHERE e.what = 'late-answer' AND m.workflow = ?+0`,
+      )
+      .pluck()
+      .all(workflow) as number[];
+    return runs.some((run) => this.#reservedOnce(run).includes(id));
   }
 
   caused(input: number): DeliveryFacts[] {
@@ -240,7 +254,7 @@ export class Reads {
       hops = this.#statements
         .sql(
           `SELECT coalesce(max(hops), 0) FROM (SELECT e.hops FROM deliveries d JOIN events e ON e.id = d.event
-           WHERE d.handler = ?+0 AND d.status = 'pending' AND d.seq <= ?+0 ORDER BY d.seq LIMIT ${MOST_PENDING})`,
+           WHERE d.handler = ?+0 AND d.status = 'pending' AND d.seq <= ?+0 ORDER BY d.seq DESC LIMIT ${MOST_PENDING})`,
         )
         .pluck()
         .get(otherwise.handler, otherwise.seq) as number;
