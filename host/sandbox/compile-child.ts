@@ -7,7 +7,16 @@ import { readSync, writeSync } from "node:fs";
 import { stripTypeScriptTypes } from "node:module";
 import type ivm from "isolated-vm";
 import { Room } from "./isolate.ts";
-import { findWarnings, firstOf, LONG_WORK, mentions, type Positions, positionsOf } from "./locate.ts";
+import {
+  findWarnings,
+  firstOf,
+  isWithin,
+  LONG_WORK,
+  mentions,
+  type Positions,
+  positionsOf,
+  type Span,
+} from "./locate.ts";
 import { deepest, type Finding, type Module, parseModule, Refusal, START, toFunction } from "./module.ts";
 import { encodeFrame, FRAME, HEADER_BYTES } from "./wire.ts";
 
@@ -105,7 +114,7 @@ function compile(
   const root = positions[""];
   const fallback = root ? { line: root.line, column: root.column - 1 } : START;
   let scope: "fresh" | "frozen" = "frozen";
-  const busy = firstOf(tree, ...LONG_WORK) ?? fallback;
+  const busy = firstOf(tree, ...LONG_WORK) ?? { ...fallback, end: fallback };
   let loaded = load(request, code, vm, prelude, scope, busy);
   if (loaded.kind === "fail" && BUILT_IN_CHANGED.test(loaded.json)) {
     scope = "fresh";
@@ -215,7 +224,7 @@ function load(
   vm: typeof ivm,
   prelude: { text: string; lines: number },
   scope: "fresh" | "frozen",
-  busy: Place,
+  busy: Span,
 ) {
   const ended: { kind: string; json: string }[] = [];
   let room: Room | undefined;
@@ -228,8 +237,12 @@ function load(
     const { name, message, stack = "" } = error as Error;
     if (!room) throw new Refusal("script-syntax", message, START);
     if (room.disposed) throw new Refusal("load-limit", "top-level code ran out of memory", busy);
-    if (message.startsWith(TIMED_OUT))
-      throw new Refusal("load-limit", "top-level code did not finish in time", authorPlace(stack) ?? busy);
+    if (message.startsWith(TIMED_OUT)) {
+      // Where in it the time ran out is chance.
+      const at = authorPlace(stack);
+      const place = at && !isWithin(at, busy) ? at : busy;
+      throw new Refusal("load-limit", "top-level code did not finish in time", place);
+    }
     return { kind: "fail", json: JSON.stringify({ name, message, stack }) };
   }
   const last = ended.at(-1);

@@ -60,11 +60,19 @@ function finding(node: Tree, code: string, message: string): Finding {
   return { code, message, line, column: column + 1 };
 }
 
+type Place = { line: number; column: number };
+export type Span = Place & { end: Place };
+
+export function isWithin({ line, column }: Place, { end, ...start }: Span): boolean {
+  const after = line > start.line || (line === start.line && column >= start.column);
+  return after && (line < end.line || (line === end.line && column <= end.column));
+}
+
 /** The top-level code that can take long: a loop, else a call. */
 export const LONG_WORK = [/^(For|While|DoWhile)/, /^(Call|New)Expression$/];
 
 /** The first top-level code of one of these kinds, the kinds by preference. */
-export function firstOf(tree: Program, ...kinds: RegExp[]): { line: number; column: number } | undefined {
+export function firstOf(tree: Program, ...kinds: RegExp[]): Span | undefined {
   const within = (node: Tree, kind: RegExp): Tree | undefined => {
     if (isFunction(node) || node.type.startsWith("ExportDefault")) return undefined;
     if (kind.test(node.type)) return node;
@@ -76,7 +84,7 @@ export function firstOf(tree: Program, ...kinds: RegExp[]): { line: number; colu
   };
   for (const kind of kinds) {
     const found = within(tree as unknown as Tree, kind);
-    if (found) return startOf(found);
+    if (found) return { ...startOf(found), end: found.loc?.end ?? startOf(found) };
   }
   return undefined;
 }
