@@ -166,7 +166,11 @@ function bwrapped(limits: string[]): Wrapping[] {
   const user = isRoot() ? ["--uid", NOBODY, "--gid", NOBODY] : [];
   const apart = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", ...user, "--new-session"];
   const environment = ["--clearenv", "--setenv", "TZ", "UTC"];
-  const view = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev", "--chdir", "/"];
+  // An empty /tmp would hide what runs there, if Pawl itself is installed below it.
+  const hidden = [process.execPath, isolatedVmBinary()].filter((path) => path.startsWith("/tmp/"));
+  const shown = hidden.flatMap((path) => ["--ro-bind", path, path]);
+  const rest = ["--proc", "/proc", "--dev", "/dev", "--chdir", "/"];
+  const view = ["--ro-bind", "/", "/", "--tmpfs", "/tmp", ...shown, ...rest];
   return [
     {
       level: 3,
