@@ -17,7 +17,8 @@ const measurementsFile = join(resultsFolder, "measurements.jsonl");
 const PARTS: Record<string, string[]> = {
   sandbox: ["test/contract/sandbox", "test/examples", "test/sandbox", "test/security"],
   store: ["test/core", "test/contract/store", "test/crash/store", "test/store"],
-  engine: ["test/crash/serve", "test/engine", "test/simulation"],
+  engine: ["test/crash/serve", "test/engine"],
+  simulation: ["test/simulation"],
 };
 
 const Report = z.object({
