@@ -30,6 +30,8 @@ interface Found {
   facts: WithRow;
   answer: CheckAnswer;
   resent?: JsonText;
+  /** The service's own wish. */
+  retryAfterMs?: number;
 }
 
 export class Reconciler {
@@ -110,7 +112,7 @@ export class Reconciler {
 
   /** (R2) */
   async #resend(facts: WithRow, tool: Tool, timeoutMs: number): Promise<Found | undefined> {
-    const { world, clock } = this.#parts;
+    const { world, clock, store } = this.#parts;
     const { mutation } = facts;
     const nowMs = this.#now();
     const call = recordedCall(facts, mutation);
@@ -123,6 +125,8 @@ export class Reconciler {
     const leaving = resending(facts, send, tool.configVersion, nowMs);
     if (!(await this.#apply(leaving, "durable"))) return undefined;
     const after = follow(facts, leaving) as WithRow;
+    const row = (await store.run(facts.run.id))?.mutation;
+    if (row?.id !== mutation.id || !isUnknown(row.status)) return undefined; // The answer to the first send has come.
     // A disk that took longer than the claim lasts: by now this is somebody else's to send.
     if (this.#now() >= (mutation.nextCheckAtMs ?? Infinity))
       return { facts: after, answer: { says: "unsure" }, resent: JSON.stringify({ tooLate: true }) };
@@ -135,13 +139,17 @@ export class Reconciler {
       facts: after,
       answer: meaningOf(answer),
       resent: answer?.raw ?? JSON.stringify({ timeoutMs }),
+      ...(answer && "retryAfterMs" in answer ? { retryAfterMs: answer.retryAfterMs } : {}),
     };
   }
 
-  async #conclude({ facts, answer, resent }: Found, tool: Tool | ToolFailure): Promise<boolean> {
+  async #conclude(found: Found, tool: Tool | ToolFailure): Promise<boolean> {
+    const { facts, answer, resent, retryAfterMs = 0 } = found;
     const { mutation } = facts;
     const nowMs = this.#now();
-    const change = checked(facts, answer, this.#policy(facts, tool), this.#parts.store.newId(), nowMs);
+    const policy = this.#policy(facts, tool);
+    const patient = { ...policy, delayMs: Math.max(policy.delayMs, retryAfterMs) };
+    const change = checked(facts, answer, patient, this.#parts.store.newId(), nowMs);
     if (resent !== undefined)
       change.writes.push({
         do: "send.end",

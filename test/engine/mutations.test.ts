@@ -144,6 +144,19 @@ test("5.2 of a re-send only success is an answer", async () => {
   expect(rows(h)).toEqual(["applied"]);
 });
 
+test("5.2 a re-send that is told when to come back does not come sooner", async () => {
+  await using h = await harness();
+  h.world.tool_ = { proof: "key", canCheck: false };
+  const limited = { ...failed("transient"), retryAfterMs: 5 * MINUTE };
+  h.world.onSend = (_, nth) => (nth === 1 ? unknown() : nth === 2 ? limited : applied());
+  await h.deploy("w", booking());
+  await h.feed("order", "a");
+  await h.pass(4 * MINUTE);
+  expect(h.world.sent.length).toBe(2);
+  await h.pass(2 * MINUTE);
+  expect(rows(h)).toEqual(["applied"]);
+});
+
 test("5.2 with another config of the connection notApplied proves nothing", async () => {
   await using h = await harness();
   h.world.onCheck = () => ({ says: "notApplied" });

@@ -157,9 +157,7 @@ export class SimWorld implements World {
       case "rejected":
         return answer("rejected", failed("logic", "http-422"));
       case "limited":
-        // For a check the host has times of its own.
-        if (decision.sends === 1)
-          this.#wishes.set(chainOf(call), { untilMs: this.#kernel.nowMs() + WISH_MS, acts: this.humanActs });
+        this.#wishes.set(chainOf(call), { untilMs: this.#kernel.nowMs() + WISH_MS, acts: this.humanActs });
         return answer("limited", { ...failed("transient", "rate-limited"), retryAfterMs: WISH_MS });
       case "timeout before the effect":
         return answer("nothing", LOST);

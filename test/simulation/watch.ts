@@ -301,7 +301,7 @@ export class Watch {
   /** 8: nothing leaves unless its row is in flight, on disk, and of this host. Gives the ledger row. */
   send(call: RecordedCall): number {
     const row = this.#get(
-      `SELECT m.id, m.status, m.proof, r.status AS run_status, r.host FROM mutations m JOIN runs r ON r.id = m.owner_run
+      `SELECT m.id, m.status, m.resending, r.status AS run_status, r.host FROM mutations m JOIN runs r ON r.id = m.owner_run
        WHERE m.idempotency_key = ? AND m.workflow = ? ORDER BY m.id DESC LIMIT 1`,
       call.idempotencyKey,
       call.workflow,
@@ -311,7 +311,8 @@ export class Watch {
       return 0;
     }
     const id = row["id"] as number;
-    const again = row["status"] === "needs_reconcile" && row["proof"] === "key";
+    // The answer to an earlier send may come while the same bytes leave once more: with a key that is no second effect.
+    const again = ["needs_reconcile", "applied"].includes(row["status"] as string) && row["resending"] === 1;
     if (row["status"] !== "in_flight" && !again)
       this.#problem(`invariant 8: row ${id} left while it was ${String(row["status"])}`);
     if (!again && (row["run_status"] !== "active" || row["host"] !== this.incarnation))
