@@ -13,6 +13,8 @@ import { type EffectServer, effectServer } from "./effect-server.ts";
 const proof = process.env["PAWL_PROOF"] === "1";
 const KILLS = proof ? 300 : 30;
 const SEED = Number(process.env["PAWL_TEST_SEED"] ?? Date.now() % 1_000_000);
+/** So long without any effect, and the last host is given up. */
+const STUCK_MS = 60_000;
 const WORKFLOWS = ["shop-a", "shop-b", "shop-c"];
 const bin = fileURLToPath(new URL("../../bin/pawl", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "pawl-crash-"));
@@ -165,10 +167,12 @@ async function finish(world: EffectServer): Promise<void> {
     policies: [{ level: "host", rules: POLICIES as never }],
   });
   await host.start();
-  const deadlineMs = performance.now() + 60_000;
-  while (performance.now() < deadlineMs) {
+  let seen = { effects: 0, atMs: performance.now() };
+  while (performance.now() - seen.atMs < STUCK_MS) {
+    const effects = world.effects().length;
+    if (effects > seen.effects) seen = { effects, atMs: performance.now() };
     const done = WORKFLOWS.every((name) => world.cursors.get(name) === world.orders);
-    if (done && world.effects().length >= wanted) break;
+    if (done && effects >= wanted) break;
     for (const { run } of (await host.runs({ open: true })).items)
       if (run.status !== "active" && run.readyAtMs === undefined)
         await host.decide(formatId("run", run.id), { action: "retry" }, { by: "test" });
