@@ -24,6 +24,10 @@ const shape = z.strictObject({
   minIntervalMs: whole(1, 86_400_000).default(30_000),
   logLevel: z.enum(LOG_LEVELS).default("info"),
   durability: z.enum(["barrier", "full"]).default("barrier"),
+  /** Opens stored secrets; behind a comma, older ones. From the environment only: files are copied and committed. */
+  masterKey: z.string().min(1).optional(),
+  /** Where the host keeps a master key of its own, instead of `<data>.key`. */
+  keyFile: z.string().min(1).optional(),
   /** The host's own rules, of lowest rank. From the file only. */
   policies: z.array(z.unknown()).default([]),
   /** Tests only: where to die, `after:sending:3`. */
@@ -54,6 +58,8 @@ export async function loadConfig(given: {
   file?: string | undefined;
 }): Promise<Config> {
   const file = await fromFile(given.cwd, given.file);
+  if ("masterKey" in file.values)
+    throw new ConfigProblem(`${file.name}: masterKey does not belong into a file; set PAWL_MASTER_KEY`);
   const values: Record<string, unknown> = {};
   const origins: Record<string, string> = {};
   const take = (layer: Record<string, unknown>, origin: (field: string) => string) => {

@@ -37,8 +37,10 @@ import { tidyUp } from "./store/retention.ts";
 import { Pages } from "./store/sqlite/pages.ts";
 import { systemClock } from "./system/clock.ts";
 import { failpointOf } from "./system/failpoints.ts";
-import { type LogLevel, logEvent, openLog, Redactor } from "./system/log.ts";
+import { type LogLevel, logEvent, openLog } from "./system/log.ts";
 import { observedStore, observedWorld } from "./system/observed.ts";
+import { redactedWorld } from "./system/redacted-world.ts";
+import { Redactor } from "./system/redactor.ts";
 import { eventNames, runEnded, runStarted } from "./system/telemetry.ts";
 
 export { eventNames, examine, fixtureShape };
@@ -165,7 +167,7 @@ export class Host implements AsyncDisposable {
     const parts: Parts = {
       store: observed,
       sandbox,
-      world: observedWorld(this.#options.world ?? new MemoryWorld(), point),
+      world: observedWorld(redactedWorld(this.#options.world ?? new MemoryWorld(), this.#redactor), point),
       clock,
       policies: policiesOf(policies),
       scripts: scriptsOf(store),

@@ -11,6 +11,7 @@
 import type { StandingApproval } from "./approval.ts";
 import type { DeliveryStatus, Publication } from "./event.ts";
 import type {
+  ConnectionId,
   DeliveryId,
   EpochMs,
   HandlerId,
@@ -110,7 +111,12 @@ export interface WorkflowPatch {
   mode?: "auto" | "step";
   /** What is allowed beforehand from now on, all of it. */
   approvals?: StandingApproval[];
+  /** All of them, as the operator sets them. */
+  params?: JsonText;
+  labels?: JsonText;
 }
+
+export type GrantMode = "allow" | "approve" | "deny";
 
 export type InboxKind =
   | "unknown_outcome"
@@ -157,6 +163,9 @@ export type Write =
   | { do: "slot"; handler: HandlerId; range: SlotRange }
   | { do: "workflow.set"; set: WorkflowPatch }
   | { do: "version.create"; version: VersionRow }
+  /** What was granted for another connection behind the alias ends with it (06). */
+  | { do: "bind"; alias: string; connection: ConnectionId }
+  | { do: "grant"; alias: string; connection: ConnectionId; tool: string; mode: GrantMode }
   | { do: "inbox.open"; id: InboxId; kind: InboxKind; run?: RunId; handler?: HandlerId; detail?: JsonText }
   /** Closes the items of a run, of a handler, of a kind, or one by its id. */
   | { do: "inbox.close"; run?: RunId; handler?: HandlerId; kind?: InboxKind; id?: InboxId }
@@ -175,6 +184,8 @@ export interface VersionRow {
   manifest: Manifest;
   scope: "fresh" | "frozen";
   note?: string;
+  /** When it first became the active one. Set by the store. */
+  activatedAtMs?: EpochMs;
 }
 
 /** Throws when a Change holds what no step of the model may do: a programmer's error, caught before it is stored. */

@@ -23,6 +23,10 @@ export interface Deployment {
   by: string;
   note?: string;
   orphans: "keep" | "skip" | { moveTo: string };
+  /** Bindings, grants, params and labels that come with it. */
+  access?: readonly Write[];
+  /** A person has agreed that it may do more than the one before. */
+  consented?: boolean;
   /** Fresh ids for handlers that are new, and for an inbox item. */
   newId: () => number;
 }
@@ -54,6 +58,8 @@ export function deploy(
   const freed = open !== undefined && freedByDeploy(open.run);
   if (freed) writes.push(...releaseChain(open, deployment.by, atMs));
   writes.push(
+    ...(deployment.access ?? []),
+    { do: "inbox.close", kind: "capability" },
     {
       do: "workflow.set",
       set: { activeVersion: number, deployed: true, ...(workflow.approvals ? { approvals: [] } : {}) },
@@ -61,9 +67,10 @@ export function deploy(
     {
       do: "audit",
       actor: deployment.by,
-      action: version ? "deploy" : "activate",
+      action: deployment.consented ? "consent" : version ? "deploy" : "activate",
       detail: JSON.stringify({
         version: number,
+        ...(deployment.access?.length ? { access: deployment.access } : {}),
         dropped: dropped.map((one) => one.name),
         ...(workflow.approvals ? { approvalsEnded: workflow.approvals.length } : {}),
       }),

@@ -4,14 +4,15 @@
  * what a person should do. Codes that no request is answered with (they stand in a run's record, or stop the host before
  * it listens) have none.
  */
+import { TOOL_ERRORS } from "./errors-tools.ts";
 
 export type Blame = "script" | "operator" | "connector" | "host";
 export type ErrorClass = "transient" | "auth" | "permission" | "precondition" | "logic" | "internal";
 
-interface CatalogueRow {
+export interface CatalogueRow {
   blame: Blame;
   class: ErrorClass;
-  http?: 400 | 409 | 413 | 422 | 500 | 503;
+  http?: 400 | 401 | 404 | 409 | 413 | 422 | 500 | 503;
   summary: string;
   fix: string;
 }
@@ -318,6 +319,7 @@ const CATALOGUE = {
     summary: "The file is not a sound backup of Pawl.",
     fix: "Choose another backup.",
   },
+  ...TOOL_ERRORS,
 } as const satisfies Record<string, CatalogueRow>;
 
 export type ErrorCode = keyof typeof CATALOGUE;

@@ -81,8 +81,7 @@ function wayOut({ policy, unit, pastBoundary, error }: Failure): FailurePolicy["
 }
 
 function needsPerson(error: RunError): { status: Status; reason: PauseReason; inbox: InboxKind } | undefined {
-  if (error.code === "binding-missing")
-    return { status: "paused:approval", reason: "binding", inbox: "binding" };
+  if (error.code === "not-bound") return { status: "paused:approval", reason: "binding", inbox: "binding" };
   switch (error.class) {
     case "auth":
       return { status: "paused:approval", reason: "auth", inbox: "reconnect" };

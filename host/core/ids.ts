@@ -15,6 +15,7 @@ export type DeliveryId = Id<"delivery">;
 export type InputId = Id<"input">;
 export type MutationId = Id<"mutation">;
 export type InboxId = Id<"inbox">;
+export type ConnectionId = Id<"connection">;
 /** One start of one host process; dies with it and never comes back. */
 export type Incarnation = Id<"incarnation">;
 

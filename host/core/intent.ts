@@ -25,7 +25,7 @@ export function idempotencyKey({ rootId, connection, tool, args, n }: Intent, ha
 }
 
 /** The same text for the same value. */
-function canonical(value: Json): string {
+export function canonical(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
   if (value === null || typeof value !== "object") return JSON.stringify(value);
   const fields = Object.keys(value)

@@ -129,6 +129,9 @@ function entriesOf(write: Write, effect: Effect | undefined, hash: Hash): Entry[
       return [{ kind: "inbox.opened", inbox: write.kind, ...runOf(write) }];
     case "audit":
       return [{ kind: "operator.acted", actor: write.actor, action: write.action, ...runOf(write) }];
+    // Who may use what is no run state: the audit entry beside it tells of it.
+    case "bind":
+    case "grant":
     case "send.end":
     case "input":
     case "inbox.close":

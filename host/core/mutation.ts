@@ -67,6 +67,8 @@ export interface Mutation {
   /** Host-written, from the real arguments. */
   description: string;
   proof: ProofClass;
+  /** What the tool's `before` saw, for a check that compares. */
+  before?: JsonText;
   idempotencyKey: string;
   /** Grows only after a connector-proved failure (5.4). */
   n: number;

@@ -9,6 +9,7 @@
  * N3. Whenever a successor would start at the beginning and the handler is gone, the chain is closed instead.
  * N4. An approved call is on record as leaving in the Change that claims it: a crash cannot lose an approval.
  * N5. Budgets and deadlines count from the last human act or deploy.
+ * N6. What goes on does so only in the workflow as it was read: a pause in between holds it.
  */
 import { sending } from "./advance.ts";
 import { after, type Change, fuse, type Write } from "./change.ts";
@@ -101,7 +102,7 @@ function resume(facts: RunFacts, attempt: Attempt, atMs: EpochMs): Change {
   if (isUnknown(mutation?.status)) throw new Error(`run ${run.id} has an unknown outcome and cannot go on`); // (N1)
   const looks = run.phase === "preparing" || run.phase === "executing";
   const units = unitsAt(run.phase, handler, { reserved, fused: attempt.fused });
-  return step("resume", facts, atMs, [
+  const change = step("resume", facts, atMs, [
     {
       do: "run.set",
       id: run.id,
@@ -118,6 +119,7 @@ function resume(facts: RunFacts, attempt: Attempt, atMs: EpochMs): Change {
     ...(looks ? lookedAt(run.kind, handler) : []),
     ...(units.length > 0 ? [{ do: "unit.dispatched" as const, run: run.id, units }] : []),
   ]);
+  return { ...change, expect: { ...change.expect, workflowRevision: workflow.revision } }; // (N6)
 }
 
 function removed(facts: RunFacts, inbox: InboxId, atMs: EpochMs): Change {

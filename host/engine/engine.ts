@@ -1,6 +1,7 @@
 /** The engine as one piece: its parts wired, started in order, stopped in order. */
 import type { WorkflowId } from "../core/ids.ts";
 import type { Compilation, Upload } from "../ports/sandbox.ts";
+import { Access } from "./access.ts";
 import { Deploys } from "./deploys.ts";
 import { Executor } from "./executor.ts";
 import { Janitor, type Tidy } from "./janitor.ts";
@@ -21,6 +22,7 @@ export interface EngineOptions {
 export class Engine {
   readonly deploys: Deploys;
   readonly operator: Operator;
+  readonly access: Access;
   readonly #scheduler: Scheduler;
   readonly #janitor: Janitor | undefined;
   readonly #parts: Parts;
@@ -35,6 +37,7 @@ export class Engine {
     reconciler.onSettled(poke);
     this.deploys = new Deploys(parts, options.compile, poke);
     this.operator = new Operator(parts, { poke, abort: (workflow) => this.abort(workflow) });
+    this.access = new Access(parts, this.operator);
     this.#janitor = options.tidy && new Janitor(parts, options.tidy);
   }
 

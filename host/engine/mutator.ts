@@ -27,7 +27,7 @@ import { failedStep } from "./failures.ts";
 import { InFlight } from "./in-flight.ts";
 import type { Parts } from "./parts.ts";
 import { msOf, within } from "./timeout.ts";
-import { canCheck, recordedCall, toolOf, type WithRow } from "./tools.ts";
+import { canCheck, leavingCall, recordedCall, toolOf, type WithRow } from "./tools.ts";
 
 type Result = Promise<RunFacts | undefined>;
 type Apply = (
@@ -135,9 +135,8 @@ export class Mutator {
   async #call(row: WithRow, timeoutMs: number): Result {
     const { clock, world } = this.#parts;
     const abort = new AbortController();
-    const answered = world
-      .send({ ...recordedCall(row, row.mutation), signal: abort.signal })
-      .catch((error: unknown) => threw(error));
+    const call = await leavingCall(this.#parts, row, row.mutation);
+    const answered = world.send({ ...call, signal: abort.signal }).catch((error: unknown) => threw(error));
     const awaited = await within(clock, timeoutMs, answered);
     if (awaited.inTime) return this.#settle(row, awaited.result);
     abort.abort();
@@ -255,6 +254,7 @@ export class Mutator {
         message: `unstable-intent: ${workflow.name}/${facts.handler.name} asks for something else on every attempt`,
         atMs: this.#now(),
       });
+    const before = known.looksBefore ? await this.#before(facts, { alias, tool, args }) : undefined;
     return {
       id: store.newId(),
       originRun: run.id,
@@ -267,6 +267,7 @@ export class Mutator {
       args,
       description: await world.describe({ workflow: workflow.id, alias, tool, args }),
       proof,
+      ...(before === undefined ? {} : { before }),
       idempotencyKey: idempotencyKey({ rootId: run.rootId, connection, tool, args, n }, this.#hash),
       n,
       sends: 0,
@@ -274,6 +275,22 @@ export class Mutator {
       checks: 0,
       createdAtMs: this.#now(),
     };
+  }
+
+  /** What a check will compare with. Not to know it is no failure: the check will be unsure. */
+  async #before(facts: RunFacts, intent: Intent): Promise<JsonText | undefined> {
+    const { world, clock, policies } = this.#parts;
+    const { timeoutMs } = policies.effective("check", facts, labelOf(intent));
+    const abort = new AbortController();
+    const seen = world.before?.({ workflow: facts.workflow.id, ...intent, signal: abort.signal });
+    const awaited = await within(
+      clock,
+      msOf(timeoutMs),
+      seen?.catch(() => undefined) ?? Promise.resolve(undefined),
+    );
+    if (awaited.inTime) return awaited.result;
+    abort.abort();
+    return undefined;
   }
 
   /** What a person has allowed beforehand, if it still holds (02 §6). */

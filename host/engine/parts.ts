@@ -9,11 +9,14 @@ import type { Clock } from "../ports/clock.ts";
 import type { World } from "../ports/connector.ts";
 import type { Sandbox, Script } from "../ports/sandbox.ts";
 import type { Store } from "../ports/store.ts";
+import type { Outside } from "./access.ts";
 
 export interface Parts {
   store: Store;
   sandbox: Sandbox;
   world: World;
+  /** Absent where the world is made up: every alias is bound and nothing is asked for. */
+  outside?: Outside;
   clock: Clock;
   policies: Policies;
   scripts: Scripts;

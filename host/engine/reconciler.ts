@@ -18,7 +18,7 @@ import { budget } from "./failures.ts";
 import { InFlight } from "./in-flight.ts";
 import type { Parts } from "./parts.ts";
 import { msOf, within } from "./timeout.ts";
-import { recordedCall, toolOf, type WithRow } from "./tools.ts";
+import { leavingCall, recordedCall, toolOf, type WithRow } from "./tools.ts";
 
 const AT_ONCE = 8;
 const SWEEP_MS = 30_000;
@@ -115,7 +115,7 @@ export class Reconciler {
     const { world, clock, store } = this.#parts;
     const { mutation } = facts;
     const nowMs = this.#now();
-    const call = recordedCall(facts, mutation);
+    const call = await leavingCall(this.#parts, facts, mutation);
     const send = {
       n: mutation.sends + 1,
       atMs: nowMs,

@@ -202,6 +202,7 @@ export class Scheduler {
     for (let tries = 0; tries < TRIES; tries++) {
       const workflow = await store.workflow(id);
       const begun = workflow && (await this.#begin(workflow, this.#parts.clock.nowMs()));
+      if (begun === "changed") continue;
       if (!begun || this.#stopped) return false;
       const result = await store.apply(begun.change, { level: begun.level, fence: store.fence });
       if (!result.ok) continue;
@@ -219,7 +220,7 @@ export class Scheduler {
     await this.#executor.drive(facts, signal, called);
   }
 
-  async #begin(workflow: WorkflowFacts, nowMs: number): Promise<Begun | undefined> {
+  async #begin(workflow: WorkflowFacts, nowMs: number): Promise<Begun | "changed" | undefined> {
     const choice = choose(workflow, nowMs);
     if (choice.next === "nothing") return undefined;
     if (choice.next === "start") {
@@ -229,6 +230,8 @@ export class Scheduler {
       return { change, level: "committed", ...(workflow.mode === "auto" ? { run: attempt.id } : {}) };
     }
     const facts = await this.#parts.store.run(choice.run);
+    // What was chosen before a pause or a deploy is chosen anew after it.
+    if (facts && facts.workflow.revision !== workflow.revision) return "changed";
     return facts && this.#claim(facts, nowMs);
   }
 

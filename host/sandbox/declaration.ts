@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import type { ErrorCode } from "../core/errors.ts";
+import { stepsOf } from "../core/hook.ts";
 import { nearestName } from "../core/nearest.ts";
 
 /** Reports one problem at a path of the declaration. */
@@ -65,7 +66,9 @@ const hook = z.strictObject(
   {
     alias: text,
     topic: text,
-    messageId: z.string("a path into the body").regex(/^\$[.[]/, 'a path into the body, like "$.id"'),
+    messageId: z
+      .string("a path into the body")
+      .refine((path) => stepsOf(path) !== undefined, 'a path into the body, like "$.id"'),
   },
   "an object like { alias, topic, messageId }",
 );

@@ -63,6 +63,7 @@ export const MUTATION_COLUMNS: Columns<Mutation> = {
   args: ["args_json", "plain"],
   description: ["description", "plain"],
   proof: ["proof", "plain"],
+  before: ["before_json", "plain"],
   idempotencyKey: ["idempotency_key", "plain"],
   n: ["n", "plain"],
   sends: ["sends", "plain"],

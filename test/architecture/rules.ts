@@ -34,7 +34,13 @@ const ZONES: readonly Zone[] = [
     ["isolated-vm", "acorn", "zod", "typescript6"],
     true,
   ),
-  zone("connectors", folder("host/connectors/"), ["core", "cron", "ports"], ["zod"], true),
+  zone(
+    "connectors",
+    folder("host/connectors/"),
+    ["core", "cron", "ports"],
+    ["zod", "undici", "nodemailer", "fast-xml-parser"],
+    true,
+  ),
   zone("system", folder("host/system/"), ["core", "cron", "ports"], ["pino"], true),
   zone("contract", exactly("host/api/contract.ts"), ["core", "cron", "ports"], ["zod"], false),
   zone("api", folder("host/api/"), ["core", "cron", "ports", "engine", "contract"], ["zod"], true),
@@ -68,11 +74,14 @@ const ZONES: readonly Zone[] = [
     true,
   ),
   zone("door", exactly("host/index.ts"), ["root", "core", "cron", "ports", "sandbox-api"], [], false),
+  // What a user's tests run: a whole host around one connector, and a process to kill.
+  zone("testing-door", exactly("host/testing.ts"), ["testing"], [], false),
+  zone("testing", folder("host/testing/"), ["core", "cron", "ports", "connectors", "root"], [], true),
   zone("sandbox-api", folder("sandbox-api/"), [], [], false),
   zone("console", folder("console/"), ["contract"], ["*"], false),
 ];
 
-const COMPUTED_IMPORT_ALLOWED: readonly string[] = ["host/config.ts"];
+const COMPUTED_IMPORT_ALLOWED: readonly string[] = ["host/config.ts", "host/testing/sender.ts"];
 const MAX_LINES = 400;
 const VAGUE_WORDS = new Set([
   "utils",

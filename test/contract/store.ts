@@ -881,6 +881,7 @@ export function describeStoreContract(name: string, harness: () => StoreHarness)
           code: "",
           manifest: MANIFEST,
           scope: "frozen",
+          activatedAtMs: 1_000,
         });
         await deployed(store, "orders", 2_000);
         expect((await factsOf(store, workflow)).activeVersion).toBe(2);

@@ -371,7 +371,7 @@ describe("10 every dispatched unit ends once", () => {
 
 describe("3 the status `binding`", () => {
   test("3 an alias without a connection waits for a person to bind it", () => {
-    const failure = { ...step("precondition").failure, error: error("precondition", "binding-missing") };
+    const failure = { ...step("precondition").failure, error: error("precondition", "not-bound") };
     const change = broken({}, "precondition", {}, { failure });
     expect(runSet(change)).toMatchObject({ status: "paused:approval", pauseReason: "binding" });
     expect(opened(change)).toEqual(["binding"]);

@@ -38,6 +38,12 @@ test("the file may be TypeScript, and may be named", async () => {
   expect(config.policies).toEqual([{ match: "default", policy: { maxRetries: 1 } }]);
 });
 
+test("the master key comes from the environment, and is refused in a file without being repeated", async () => {
+  expect(await load({}, { PAWL_MASTER_KEY: "k" })).toMatchObject({ masterKey: "k" });
+  writeFileSync(join(cwd, "pawl.config.json"), JSON.stringify({ masterKey: "canary" }));
+  await expect(load()).rejects.toThrow(/^pawl\.config\.json: masterKey [^y]*; set PAWL_MASTER_KEY$/);
+});
+
 describe("(N2) what cannot be used is refused, with its name and origin", () => {
   test.each([
     ["a bad flag", { slots: "many" }, {}, {}, /^--slots: /],

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { openLog, Redactor } from "../../host/system/log.ts";
+import { openLog } from "../../host/system/log.ts";
+import { Redactor } from "../../host/system/redactor.ts";
 
 const SECRET = 'pa"ss/wörd+1?';
 

@@ -16,6 +16,7 @@ import { type Effect, type Entry, journalOf, type Published } from "../../core/j
 import { workflowDueAt } from "../../core/trigger.ts";
 import type { Applied, Refused } from "../../ports/store.ts";
 import { type Row, RUN_COLUMNS } from "../rows.ts";
+import { writeAccess } from "./access.ts";
 import { Cursors, type WorkflowCursor } from "./cursors.ts";
 import { Events } from "./events.ts";
 import { refusalOf } from "./expect.ts";
@@ -37,9 +38,11 @@ export class Applier {
   readonly #events: Events;
   readonly #ledger: Ledger;
   readonly #records: Records;
+  readonly #newId: () => number;
 
   constructor(db: Database, newId: () => number) {
     this.#statements = new Statements(db);
+    this.#newId = newId;
     this.#cursors = new Cursors(this.#statements);
     this.#handlers = new Handlers(this.#statements, this.#cursors);
     this.#events = new Events(this.#statements, this.#handlers, newId);
@@ -113,8 +116,11 @@ export class Applier {
       case "handler.set":
         return this.#handlers.set(write.id, write.set);
       case "workflow.set":
-        this.#setApprovals(cursor.id, write.set);
+        this.#setWorkflow(cursor.id, write.set, change.atMs);
         return setCursor(cursor, write.set);
+      case "bind":
+      case "grant":
+        return writeAccess(this.#statements, cursor.id, write, this.#newId);
       case "slot":
       case "version.create":
       case "inbox.open":
@@ -127,11 +133,18 @@ export class Applier {
     }
   }
 
-  #setApprovals(workflow: number, { approvals }: WorkflowPatch): void {
-    if (!approvals) return;
+  /** What the cursor does not keep. */
+  #setWorkflow(workflow: number, set: WorkflowPatch, atMs: number): void {
+    const { approvals, params, labels, activeVersion } = set;
+    const write = (column: string, text: string) =>
+      this.#statements.sql(`UPDATE workflows SET ${column} = ? WHERE id = ?`).run(text, workflow);
+    if (approvals) write("approvals_json", JSON.stringify(approvals));
+    if (params !== undefined) write("params_json", params);
+    if (labels !== undefined) write("labels_json", labels);
+    if (activeVersion === undefined) return;
     this.#statements
-      .sql("UPDATE workflows SET approvals_json = ? WHERE id = ?")
-      .run(JSON.stringify(approvals), workflow);
+      .sql("UPDATE versions SET activated_at = ? WHERE workflow = ? AND number = ? AND activated_at IS NULL")
+      .run(atMs, workflow, activeVersion);
   }
 
   /** Most steps move nothing but the sequences; what decides when the workflow is due is looked at only if it moved. */

@@ -274,6 +274,7 @@ export class Reads {
       scope: row["scope"] as VersionRow["scope"],
       ...(row["source_map"] === null ? {} : { sourceMap: row["source_map"] as string }),
       ...(row["note"] === null ? {} : { note: row["note"] as string }),
+      ...(row["activated_at"] === null ? {} : { activatedAtMs: row["activated_at"] as number }),
     };
   }
 

@@ -30,6 +30,29 @@ export function auditHash(previous: string, cells: readonly Cell[]): string {
   return cryptoHash("sha256", JSON.stringify([previous, ...cells]), "hex");
 }
 
+/** About a workflow, or about the namespace as a whole. */
+export function writeAudit(
+  statements: Statements,
+  { actor, action, run, detail, note }: Omit<Extract<Write, { do: "audit" }>, "do">,
+  of: { workflow?: number; namespace: number },
+  atMs: number,
+): void {
+  const last = statements
+    .sql("SELECT audit_seq, audit_hash FROM namespaces WHERE id = ?")
+    .get(of.namespace) as Row;
+  const seq = (last["audit_seq"] as number) + 1;
+  const cells: Cell[] = [atMs, actor, action, of.workflow ?? null, run ?? null, detail, note ?? null];
+  const link = auditHash(last["audit_hash"] as string, cells);
+  statements
+    .sql(
+      "INSERT INTO audit (namespace, seq, at, actor, action, workflow, run, detail_json, note, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .run([of.namespace, seq, ...cells, link]);
+  statements
+    .sql("UPDATE namespaces SET audit_seq = ?, audit_hash = ? WHERE id = ?")
+    .run([seq, link, of.namespace]);
+}
+
 export class Records {
   readonly #statements: Statements;
   readonly #newId: () => number;
@@ -50,7 +73,7 @@ export class Records {
       case "inbox.close":
         return this.#closeInbox(write, of.workflow, atMs);
       case "audit":
-        return this.#audit(write, of, atMs);
+        return writeAudit(this.#statements, write, of, atMs);
       case "outbox":
         return this.#run(
           "INSERT INTO outbox (id, workflow, topic, body_json, created_at, next_at) VALUES (?, ?, ?, ?, ?, ?)",
@@ -129,25 +152,6 @@ export class Records {
       `UPDATE inbox SET closed_at = ? WHERE closed_at IS NULL AND workflow = ?${narrowed.map((column) => ` AND ${column} = ?`).join("")}`,
       [atMs, workflow, ...narrowed.map((column) => write[column] as Cell)],
     );
-  }
-
-  #audit(
-    write: Extract<Write, { do: "audit" }>,
-    of: { workflow: number; namespace: number },
-    atMs: number,
-  ): void {
-    const last = this.#statements
-      .sql("SELECT audit_seq, audit_hash FROM namespaces WHERE id = ?")
-      .get(of.namespace) as Row;
-    const seq = (last["audit_seq"] as number) + 1;
-    const { actor, action, run, detail, note } = write;
-    const cells: Cell[] = [atMs, actor, action, of.workflow, run ?? null, detail, note ?? null];
-    const link = auditHash(last["audit_hash"] as string, cells);
-    this.#run(
-      "INSERT INTO audit (namespace, seq, at, actor, action, workflow, run, detail_json, note, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-      [of.namespace, seq, ...cells, link],
-    );
-    this.#run("UPDATE namespaces SET audit_seq = ?, audit_hash = ? WHERE id = ?", [seq, link, of.namespace]);
   }
 
   #transcript(write: Extract<Write, { do: "transcript" }>, atMs: number): void {
