@@ -38,5 +38,5 @@ describe("bugs planted in a copy of the host", () => {
     expect(by, `nobody noticed: ${what}`).toBeDefined();
     caught++;
     process.stdout.write(`planted "${what}" was caught by ${by}: ${problem?.slice(0, 150)}\n`);
-  });
+  }, 300_000);
 });
