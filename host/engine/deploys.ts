@@ -222,7 +222,7 @@ export class Deploys {
   }
 
   readonly #mutationsOf: MutationsOf = (connector) => {
-    const tools = this.#parts.outside?.toolsOf(connector);
+    const tools = this.#parts.outside?.connectors.toolsOf(connector);
     return tools && Object.keys(tools).filter((name) => tools[name] === "mutation");
   };
 }

@@ -57,6 +57,8 @@ export function openOn({ connector }: ConnectorSpec, { config, secrets }: Outsid
     config: connector.config.parse(config),
     secrets: connector.secrets.parse(secrets ?? {}),
     configVersion: 1,
+    hide: () => {},
+    replaceSecrets: async () => {},
   };
 }
 

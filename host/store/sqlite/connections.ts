@@ -34,6 +34,17 @@ export class SqliteConnections implements Connections {
     this.#statements = new Statements(store.db);
   }
 
+  async namespace(name: string, atMs: number): Promise<NamespaceId> {
+    const known = this.#row("SELECT id FROM namespaces WHERE name = ?", name);
+    if (known) return known["id"] as number;
+    await this.#write(() =>
+      this.#statements
+        .sql("INSERT INTO namespaces (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING")
+        .run(this.#store.newId(), name, atMs),
+    );
+    return this.namespace(name, atMs);
+  }
+
   async behind(workflow: WorkflowId, alias: string): Promise<Behind | undefined> {
     const owner = this.#row(OF_WORKFLOW, workflow);
     if (!owner) return undefined;
