@@ -6,7 +6,7 @@
  * C2. A check never rejects, whatever the connector does.
  */
 import { isDeepStrictEqual } from "node:util";
-import { z } from "zod";
+import type { z } from "zod";
 import type { NamespaceId } from "../core/ids.ts";
 import type { Json } from "../core/workflow.ts";
 import type { ConnectionRow, Connectors, Health, Misfit, ToolsOf } from "../ports/connections.ts";

@@ -99,6 +99,16 @@ export const TOOL_ERRORS = {
     "Workflows are bound to this connection.",
     "Bind them to another connection first.",
   ),
+  "no-connections": refused(
+    409,
+    "This host was given a world of its own: it has no connections.",
+    "Create the host without `world`.",
+  ),
+  "target-invalid": refused(
+    422,
+    "A notification target does not fit its connection.",
+    "Name an `http` or `smtp` connection of the namespace, and for `smtp` whom to write.",
+  ),
   "unknown-connector": refused(
     422,
     "This host has no connector of that name.",

@@ -5,11 +5,12 @@
  * P1. What is acknowledged is durable, with its audit row.
  * P2. Of concurrent decisions one wins; the others are told that something has changed.
  */
+import { acknowledge } from "../core/acknowledge.ts";
 import { scopeProblem } from "../core/approval.ts";
 import { archive, unarchive } from "../core/archive.ts";
-import type { Change } from "../core/change.ts";
+import type { Change, InboxKind } from "../core/change.ts";
 import type { HandlerFacts, RunFacts, WorkflowFacts } from "../core/facts.ts";
-import type { DeliveryId, InputId, RunId, WorkflowId } from "../core/ids.ts";
+import type { DeliveryId, InboxId, InputId, RunId, WorkflowId } from "../core/ids.ts";
 import {
   type DeliveryFacts,
   editState,
@@ -158,6 +159,11 @@ export class Operator {
 
   step(workflow: WorkflowId, by: By): Promise<Decided> {
     return this.#on(workflow, by, (_, person, open) => stepOnce(open, person));
+  }
+
+  /** A person has seen it, and lets it rest. */
+  acknowledge(workflow: WorkflowId, item: { id: InboxId; kind: InboxKind }, by: By): Promise<Decided> {
+    return this.#on(workflow, by, (facts, person) => acknowledge(facts, item, person));
   }
 
   /** What a run of this workflow waited for is there again: reconnected, granted, bound. */

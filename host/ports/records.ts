@@ -267,6 +267,8 @@ export interface Records {
 
   /** Open items, oldest first. */
   inbox(namespace: NamespaceId, filter: { kind?: InboxKind }, page: PageRequest): Promise<Page<InboxRecord>>;
+  /** While it is open. */
+  inboxItem(namespace: NamespaceId, id: InboxId): Promise<InboxRecord | undefined>;
   inboxCount(namespace: NamespaceId): Promise<number>;
   /** Newest first. */
   audit(namespace: NamespaceId, page: PageRequest): Promise<Page<AuditRecord>>;

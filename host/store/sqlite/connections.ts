@@ -13,7 +13,7 @@ import type { JsonText, Manifest } from "../../core/workflow.ts";
 import type { ActedBy, Behind, ConnectionRow, Connections, Grant } from "../../ports/connections.ts";
 import type { SqliteStore } from "../open.ts";
 import type { Row } from "../rows.ts";
-import { writeAudit } from "./records.ts";
+import { writeAudit } from "./audit.ts";
 import { Statements } from "./statements.ts";
 
 const OF_WORKFLOW =

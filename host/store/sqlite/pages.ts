@@ -188,17 +188,18 @@ export class Pages implements Records {
        JOIN workflows w ON w.id = i.workflow LEFT JOIN handlers h ON h.id = i.handler`,
       cells,
     );
-    const found = pageOf("inbox", rows, limit, "id", (row) => ({
-      id: row["id"] as number,
-      kind: row["kind"] as InboxKind,
-      workflow: row["workflow_name"] as string,
-      ...given<"run", number>("run", row["run"]),
-      ...given<"handler", string>("handler", row["handler_name"]),
-      ...given<"detail", string>("detail", row["detail_json"]),
-      sinceMs: row["opened_at"] as number,
-    }));
+    const found = pageOf("inbox", rows, limit, "id", inboxOf);
     const stopped = (): Row | undefined => this.#all(`${OPEN_INBOX} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
     return pageUpTo("inbox", found, () => stopped()?.["id"]);
+  }
+
+  async inboxItem(namespace: number, id: number): Promise<InboxRecord | undefined> {
+    const row = this.#all(
+      `SELECT i.*, w.name AS workflow_name, h.name AS handler_name FROM inbox i JOIN workflows w ON w.id = i.workflow
+       LEFT JOIN handlers h ON h.id = i.handler WHERE i.id = @id AND i.namespace = @namespace+0 AND i.closed_at IS NULL`,
+      { id, namespace },
+    )[0];
+    return row && inboxOf(row);
   }
 
   async inboxCount(namespace: number): Promise<number> {
@@ -326,3 +327,13 @@ export class Pages implements Records {
     };
   }
 }
+
+const inboxOf = (row: Row): InboxRecord => ({
+  id: row["id"] as number,
+  kind: row["kind"] as InboxKind,
+  workflow: row["workflow_name"] as string,
+  ...given<"run", number>("run", row["run"]),
+  ...given<"handler", string>("handler", row["handler_name"]),
+  ...given<"detail", string>("detail", row["detail_json"]),
+  sinceMs: row["opened_at"] as number,
+});
