@@ -35,35 +35,36 @@ export class Told {
 
   /** A person's answer speaks until the outcome becomes unknown after it; from then on the host's own steps do. */
   lastWord(run: number): LastWord | undefined {
-    let host: LastWord | undefined;
+    let settled: LastWord | undefined;
+    let ended: LastWord | undefined;
     for (const row of this.#statements.sql(NEWEST_FIRST).all(run) as Row[]) {
       const entries = JSON.parse(row["entries_json"] as string) as Entry[];
       const atMs = row["at"] as number;
       const act = entries.find((one) => one.kind === "operator.acted" && !ASKS.includes(one.action));
       if (act?.kind === "operator.acted") return { by: act.actor, action: act.action, atMs };
-      const moved = entries.map(movedTo).find((one) => one !== undefined);
-      if (moved === undefined) continue;
-      host ??= { by: "host", action: row["verb"] as string, atMs };
-      if (moved === "unknown") return host;
+      const moves = entries.map(movedTo);
+      const host = { by: "host", action: row["verb"] as string, atMs };
+      if (moves.includes("settled")) settled ??= host;
+      else if (moves.includes("unknown")) return settled ?? host;
+      else if (moves.includes("ended")) ended ??= host;
     }
-    return host;
+    return settled ?? ended;
   }
 }
 
-/** Whether an entry has settled or ended something, or has left it open what happened. */
-function movedTo(entry: Entry): "settled" | "unknown" | undefined {
-  if (entry.kind === "mutation.changed")
-    switch (entry.set.status) {
-      case "needs_reconcile":
-      case "indeterminate":
-        return "unknown";
-      case "applied":
-      case "failed":
-      case "skipped":
-        return "settled";
-      default:
-        return undefined;
-    }
-  if (entry.kind !== "status.changed") return undefined;
-  return entry.set.status === undefined && entry.set.open === undefined ? undefined : "settled";
+/** What an entry says of the outside change, or that the attempt is over. */
+function movedTo(entry: Entry): "settled" | "unknown" | "ended" | undefined {
+  if (entry.kind === "status.changed") return entry.set.open === false ? "ended" : undefined;
+  if (entry.kind !== "mutation.changed") return undefined;
+  switch (entry.set.status) {
+    case "needs_reconcile":
+    case "indeterminate":
+      return "unknown";
+    case "applied":
+    case "failed":
+    case "skipped":
+      return "settled";
+    default:
+      return undefined;
+  }
 }
