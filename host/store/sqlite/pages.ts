@@ -12,9 +12,12 @@ import {
   type EventRecord,
   type HandlerRecord,
   type InboxRecord,
+  type InputDetail,
   type InputRecord,
   type JournalRecord,
   type LogRecord,
+  MAX_LIMIT,
+  type OutputFilter,
   type OutputRecord,
   type Page,
   type PageRequest,
@@ -30,6 +33,7 @@ import {
 import { type Cell, fromRow, type Row, RUN_COLUMNS } from "../rows.ts";
 import { EventPages } from "./event-pages.ts";
 import { given, keyOf, limitOf, pageOf, pageUpTo, SCANNED } from "./paging.ts";
+import { OutputPages } from "./output-pages.ts";
 import { RunPages } from "./run-pages.ts";
 import { Statements } from "./statements.ts";
 
@@ -52,11 +56,13 @@ export class Pages implements Records {
   readonly #statements: Statements;
   readonly #runs: RunPages;
   readonly #events: EventPages;
+  readonly #outputs: OutputPages;
 
   constructor(db: Database) {
     this.#statements = new Statements(db);
     this.#runs = new RunPages(this.#statements);
     this.#events = new EventPages(this.#statements);
+    this.#outputs = new OutputPages(this.#statements);
   }
 
   async namespace(name: string): Promise<number | undefined> {
@@ -78,8 +84,13 @@ export class Pages implements Records {
   async logs(namespace: number, run: number, page: PageRequest): Promise<Page<LogRecord>> {
     return this.#runs.logs(namespace, run, page);
   }
-  async outputs(namespace: number, workflow: number, page: PageRequest): Promise<Page<OutputRecord>> {
-    return this.#runs.outputs(namespace, workflow, page);
+  async outputs(
+    namespace: number,
+    workflow: number,
+    page: PageRequest,
+    filter?: OutputFilter,
+  ): Promise<Page<OutputRecord>> {
+    return this.#outputs.list(namespace, workflow, page, filter);
   }
 
   async workflows(
@@ -173,6 +184,13 @@ export class Pages implements Records {
 
   async inputs(namespace: number, workflow: number, page: PageRequest): Promise<Page<InputRecord>> {
     return this.#workflowRow(namespace, workflow) ? this.#events.inputs(workflow, page) : { items: [] };
+  }
+
+  async input(namespace: number, id: number): Promise<InputDetail | undefined> {
+    const found = this.#events.input(id);
+    if (!found || !this.#workflowRow(namespace, found.workflow)) return undefined;
+    const page = this.#outputs.list(namespace, found.workflow, { limit: MAX_LIMIT }, { input: id });
+    return { ...found.record, workflow: found.workflow, outputs: page.items };
   }
 
   async inbox(
