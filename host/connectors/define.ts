@@ -18,6 +18,10 @@ export interface OpenConnection<Config = unknown, Secrets = unknown> {
   config: Config;
   secrets: Secrets;
   configVersion: number;
+  /** From now on the value is as secret as those that are stored: for what a tool makes of them, or gets for them. */
+  hide(value: string): void;
+  /** Stores other secrets for this connection, for a service that changes them. Rejects when they could not be kept. */
+  replaceSecrets(secrets: Secrets): Promise<void>;
 }
 
 export interface ReadContext {

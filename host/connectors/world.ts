@@ -6,6 +6,7 @@
  * O2. A grant for the tool wins over one for `*`; without either the default holds, which never asks about reads.
  * O3. What a person reads before they approve is made without the secrets.
  * O4. Never rejects; before the first byte every failure is proof that nothing happened.
+ * O5. A call that its tool refuses when it says how the outcome can be proved is refused before anybody is asked.
  */
 import { createHash } from "node:crypto";
 import type { GrantMode } from "../core/change.ts";
@@ -24,7 +25,14 @@ import type {
   ToolFailure,
   World,
 } from "../ports/connector.ts";
-import type { AnyTool, Connector, MutationTool, OpenConnection, SendContext } from "./define.ts";
+import {
+  type AnyTool,
+  type Connector,
+  type MutationTool,
+  type OpenConnection,
+  type SendContext,
+  ToolError,
+} from "./define.ts";
 import { inputOf, invokeCheck, invokeMutation, invokeRead } from "./invoke.ts";
 import type { Registry } from "./registry.ts";
 
@@ -38,6 +46,10 @@ export interface WorldOptions {
   registry: Pick<Registry, "get">;
   /** The secrets of a connection, in the clear. Throws when they cannot be opened. */
   open: (row: ConnectionRow) => unknown;
+  /** A value that a connector got or made is as secret as those that are stored. */
+  hide?: (value: string, row: ConnectionRow) => void;
+  /** Seals other secrets for a row, if nobody has given it others since it was read. Rejects when they were not kept. */
+  replace?: (row: ConnectionRow, secrets: unknown) => Promise<void>;
   /** For mutations that nobody granted, where the namespace has no default of its own. */
   defaultGrant: GrantMode;
 }
@@ -81,6 +93,7 @@ export class ConnectorWorld implements World {
     const given = call.args === undefined ? undefined : inputOf(tool, call.args, found.label);
     if (given && !given.ok) return given;
     const proof = proofOf(tool, found.connection, given?.input);
+    if (typeof proof !== "string") return proof; // (O5)
     return {
       ...known,
       kind: "mutation",
@@ -108,8 +121,7 @@ export class ConnectorWorld implements World {
     const hash = createHash("sha256").update(`${call.connection} ${call.tool} `);
     const found = await this.#mutation(call);
     const given = "class" in found ? undefined : inputOf(found.tool, call.args, found.label);
-    const bytes =
-      !("class" in found) && given?.ok ? found.tool.bytes?.(given.input, found.connection) : undefined;
+    const bytes = "class" in found || !given?.ok ? undefined : bytesOf(found, given.input);
     return hash.update(bytes ?? canonical(JSON.parse(call.args) as Json)).digest("base64url");
   }
 
@@ -204,15 +216,24 @@ export class ConnectorWorld implements World {
         "connection-invalid",
         `the config of ${row.name} does not fit ${connector.name}`,
       );
-    const { namespace } = behind;
-    const connection = {
+    const connection = this.#unopened(behind, row, config.data);
+    return { behind, row, connector, tool, connection, label };
+  }
+
+  #unopened({ namespace }: Behind, row: ConnectionRow, config: unknown): OpenConnection {
+    const { hide, replace } = this.#options;
+    return {
       namespace: namespace.name,
       name: row.name,
-      config: config.data as unknown,
+      config,
       secrets: undefined,
       configVersion: row.configVersion,
+      hide: (value) => hide?.(value, row),
+      replaceSecrets: async (secrets) => {
+        if (!replace) throw new Error("this host keeps no secrets that a service changes");
+        await replace(row, secrets);
+      },
     };
-    return { behind, row, connector, tool, connection, label };
   }
 
   /** With its secrets. Without them nobody is let in, so that new secrets let the run go on. */
@@ -242,14 +263,24 @@ export class ConnectorWorld implements World {
   }
 }
 
-function proofOf(tool: Mutates, connection: OpenConnection, input: unknown): ProofClass {
+function proofOf(tool: Mutates, connection: OpenConnection, input: unknown): ProofClass | ToolFailure {
   if (typeof tool.proof === "string") return tool.proof;
   if (tool.proof === undefined) return tool.reconcile ? "lookup" : "none";
   if (input === undefined) return "none";
   try {
     return tool.proof(input, connection);
+  } catch (error) {
+    if (!(error instanceof ToolError)) return "none";
+    return failure(error.class, error.code, error.message);
+  }
+}
+
+/** (O4) What has no bytes will not be sent either. */
+function bytesOf({ tool, connection }: Found & { tool: Mutates }, input: unknown) {
+  try {
+    return tool.bytes?.(input, connection);
   } catch {
-    return "none";
+    return undefined;
   }
 }
 
