@@ -120,8 +120,15 @@ class Reach {
       settleMs: ({ config }: HttpConnection) => config.settleMs,
       run: (connection: Connection, call: MutationCall, { signal, idempotencyKey }) =>
         this.#send(connection, { ...change(connection, call), call, key: idempotencyKey }, signal),
-      reconcile: (connection: Connection, call: MutationCall, context) =>
-        this.#verdict(connection, change(connection, call), call, context),
+      reconcile: async (connection: Connection, call: MutationCall, context) => {
+        try {
+          return await this.#verdict(connection, change(connection, call), call, context);
+        } catch (error) {
+          // Ours, not the service's: new credentials would not mend it.
+          if (error instanceof ToolError && error.code === "egress-refused") return unsure(error.message);
+          throw error;
+        }
+      },
     });
   }
 
@@ -187,12 +194,14 @@ class Reach {
     { signal, idempotencyKey }: CheckContext,
   ): Promise<Verdict> {
     const { config } = connection;
-    const ask = (path: string) =>
-      this.#asked(connection, outgoing(config, "GET", { path }), { signal }).then(unlessShutOut);
+    const ask = async (url?: URL, path = "") => {
+      const request = outgoing(config, "GET", { path });
+      return unlessShutOut(await this.#asked(connection, url ? { ...request, url } : request, { signal }));
+    };
     if (proof === "lookup" && recipe) {
       const path = filled(recipe, { key: idempotencyKey, args: { ...call } });
       if (!path.ok) return unsure(`the call has no ${path.missing}`);
-      const found = resultOf(await ask(path.path), "GET");
+      const found = resultOf(await ask(undefined, path.path), "GET");
       const { status, headers, body } = found;
       const isWhole = !("problem" in found);
       const verdict = verdictOf(recipe, isWhole ? { status, body } : { status });
@@ -201,8 +210,7 @@ class Reach {
       return unsure(`the check answered ${status}, which fits both conditions, or neither`);
     }
     if (proof === "conditional" && ifMatch !== undefined) {
-      const same = { ...outgoing(config, "GET", { path: "" }), url };
-      const { status, headers } = await this.#asked(connection, same, { signal }).then(unlessShutOut);
+      const { status, headers } = await ask(url);
       const isSame = status >= 200 && status < 300 && bare(headers["etag"]) === bare(ifMatch);
       return isSame ? notApplied() : unsure(`the state is not the one the call was made for (${status})`);
     }

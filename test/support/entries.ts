@@ -2,6 +2,8 @@
 // its state; and where asked, a place that gives out access tokens.
 import { httpOutside, type HttpDoing, type HttpOutside, type HttpRequest } from "../../host/testing.ts";
 
+const REFRESH = "refresh-token-of-the-entries";
+
 interface Entry {
   title: string;
   version: number;
@@ -23,7 +25,6 @@ export function entriesService(
   const entries = new Map<string, Entry>();
   const gone = new Set<string>();
   const known = new Map<string, object>();
-  let refresh = "refresh-0";
   let given = 0;
   let access = oauth ? "" : "token-of-the-entries";
   const find = (id: string): Entry | undefined => {
@@ -46,13 +47,9 @@ export function entriesService(
   };
   const token = (body: unknown): HttpDoing => {
     const form = new URLSearchParams(String(body));
-    if (form.get("refresh_token") !== refresh) return { status: 400, body: { error: "invalid_grant" } };
-    refresh = `refresh-${++given}`;
-    access = `access-token-${given}`;
-    return {
-      status: 200,
-      body: { access_token: access, refresh_token: refresh, token_type: "bearer", expires_in: 3_600 },
-    };
+    if (form.get("refresh_token") !== REFRESH) return { status: 400, body: { error: "invalid_grant" } };
+    access = `access-token-${++given}`;
+    return { status: 200, body: { access_token: access, token_type: "bearer", expires_in: 3_600 } };
   };
   const does = ({ method, path, headers, body }: HttpRequest): HttpDoing => {
     const url = new URL(path, "http://entries");
@@ -84,6 +81,6 @@ export function entriesService(
       : { scheme: "bearer" };
   return httpOutside(does, (url) => ({
     config: { baseUrl: url, allowPrivateNetwork: true, auth: auth(url), ...connection },
-    secrets: oauth ? { refreshToken: "refresh-0" } : secrets,
+    secrets: oauth ? { refreshToken: REFRESH } : secrets,
   }));
 }
