@@ -3,10 +3,11 @@
  */
 import type { ToolsOf } from "../ports/connections.ts";
 import type { Connector } from "./define.ts";
+import { http } from "./http.ts";
 import { webhook } from "./webhook.ts";
 
 /** Written with the host. A new one is one line here. */
-const BUILT_IN: readonly Connector[] = [webhook];
+const BUILT_IN: readonly Connector[] = [http, webhook];
 
 export class Registry {
   readonly #connectors = new Map<string, Connector>();

@@ -6,6 +6,7 @@
  * O2. A grant for the tool wins over one for `*`; without either the default holds, which never asks about reads.
  * O3. What a person reads before they approve is made without the secrets.
  * O4. Never rejects; before the first byte every failure is proof that nothing happened.
+ * O5. A call that its tool refuses when it says how the outcome can be proved is refused before anybody is asked.
  */
 import { createHash } from "node:crypto";
 import type { GrantMode } from "../core/change.ts";
@@ -23,7 +24,14 @@ import type {
   ToolFailure,
   World,
 } from "../ports/connector.ts";
-import type { AnyTool, Connector, MutationTool, OpenConnection, SendContext } from "./define.ts";
+import {
+  type AnyTool,
+  type Connector,
+  type MutationTool,
+  type OpenConnection,
+  type SendContext,
+  ToolError,
+} from "./define.ts";
 import { inputOf, invokeCheck, invokeMutation, invokeRead } from "./invoke.ts";
 import { configuredConnection, openConnection, type Opening } from "./opening.ts";
 import type { Registry } from "./registry.ts";
@@ -79,6 +87,7 @@ export class ConnectorWorld implements World {
     const given = call.args === undefined ? undefined : inputOf(tool, call.args, found.label);
     if (given && !given.ok) return given;
     const proof = proofOf(tool, found.connection, given?.input);
+    if (typeof proof !== "string") return proof; // (O5)
     return {
       ...known,
       kind: "mutation",
@@ -106,8 +115,7 @@ export class ConnectorWorld implements World {
     const hash = createHash("sha256").update(`${call.connection} ${call.tool} `);
     const found = await this.#mutation(call);
     const given = "class" in found ? undefined : inputOf(found.tool, call.args, found.label);
-    const bytes =
-      !("class" in found) && given?.ok ? found.tool.bytes?.(given.input, found.connection) : undefined;
+    const bytes = "class" in found || !given?.ok ? undefined : bytesOf(found, given.input);
     return hash.update(bytes ?? canonical(JSON.parse(call.args) as Json)).digest("base64url");
   }
 
@@ -214,14 +222,24 @@ export class ConnectorWorld implements World {
   }
 }
 
-function proofOf(tool: Mutates, connection: OpenConnection, input: unknown): ProofClass {
+function proofOf(tool: Mutates, connection: OpenConnection, input: unknown): ProofClass | ToolFailure {
   if (typeof tool.proof === "string") return tool.proof;
   if (tool.proof === undefined) return tool.reconcile ? "lookup" : "none";
   if (input === undefined) return "none";
   try {
     return tool.proof(input, connection);
+  } catch (error) {
+    if (!(error instanceof ToolError)) return "none";
+    return failure(error.class, error.code, error.message);
+  }
+}
+
+/** (O4) What has no bytes will not be sent either. */
+function bytesOf({ tool, connection }: Found & { tool: Mutates }, input: unknown) {
+  try {
+    return tool.bytes?.(input, connection);
   } catch {
-    return "none";
+    return undefined;
   }
 }
 

@@ -62,12 +62,12 @@ export const TOOL_ERRORS = {
   "egress-refused": tool(
     "permission",
     "The address is not one that this connection may reach.",
-    "Correct the address, add its host to the connection's `allowedHosts`, or let an admin allow private networks.",
+    "Correct the address, add its host to the connection's `hosts`, or let an admin allow private networks.",
   ),
   "answer-too-large": tool(
     "logic",
     "The answer is larger than the connection's limit.",
-    "Ask for less (a page, a filter), or raise `maxBodyBytes` of the connection.",
+    "Ask for less (a page, a filter), or raise the connection's limit, such as `limits.bodyBytes` of `http`.",
   ),
   "not-granted": tool(
     "permission",
