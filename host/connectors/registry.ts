@@ -3,9 +3,10 @@
  */
 import type { ToolsOf } from "../ports/connections.ts";
 import type { Connector } from "./define.ts";
+import { smtp } from "./smtp.ts";
 
 /** Written with the host. A new one is one line here. */
-const BUILT_IN: readonly Connector[] = [];
+const BUILT_IN: readonly Connector[] = [smtp];
 
 export class Registry {
   readonly #connectors = new Map<string, Connector>();
