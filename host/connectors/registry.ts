@@ -3,10 +3,11 @@
  */
 import type { ToolsOf } from "../ports/connections.ts";
 import type { Connector } from "./define.ts";
+import { file } from "./file.ts";
 import { smtp } from "./smtp.ts";
 
 /** Written with the host. A new one is one line here. */
-const BUILT_IN: readonly Connector[] = [smtp];
+const BUILT_IN: readonly Connector[] = [file, smtp];
 
 export class Registry {
   readonly #connectors = new Map<string, Connector>();
