@@ -2,6 +2,7 @@
  * How a connection shows who it is, by scheme. Credentials are made for one request at a time and added last; they are
  * never part of what is described, fingerprinted or recorded.
  */
+import type { Misfit } from "../ports/connections.ts";
 import { auth, type OpenConnection } from "./define.ts";
 import type { Credentials } from "./egress-request.ts";
 import type { HttpConfig, HttpSecrets } from "./http-config.ts";
@@ -45,6 +46,23 @@ export async function passOf(
     default:
       return by satisfies never;
   }
+}
+
+const NEEDED: Record<HttpConfig["auth"]["scheme"], readonly (keyof HttpSecrets)[]> = {
+  none: [],
+  basic: ["password"],
+  bearer: ["token"],
+  "api-key-header": ["apiKey"],
+  "api-key-query": ["apiKey"],
+  "oauth2-client-credentials": ["clientSecret"],
+  "oauth2-refresh-token": ["refreshToken"],
+};
+
+/** Secrets that the scheme cannot do without, before anybody tries. */
+export function missingSecrets({ auth: { scheme } }: HttpConfig, secrets: HttpSecrets): Misfit[] {
+  return NEEDED[scheme]
+    .filter((name) => secrets[name] === undefined)
+    .map((name) => ({ path: `secrets.${name}`, message: `is missing: the scheme ${scheme} needs it` }));
 }
 
 const bearing = (authorization: string): Pass => ({ credentials: { headers: { authorization } } });

@@ -28,7 +28,7 @@ import {
 import type { Network } from "./egress.ts";
 import { type GuardedAnswer, guardedRequest, RequestFailed } from "./egress-request.ts";
 import { changeResult, readResult, resultOf, unanswered } from "./http-answer.ts";
-import { type Pass, passOf } from "./http-auth.ts";
+import { missingSecrets, type Pass, passOf } from "./http-auth.ts";
 import {
   bytesOf,
   type Change,
@@ -73,6 +73,7 @@ export function httpConnector({ network, nowMs }: HttpOptions = {}) {
     name: "http",
     config: httpConfig,
     secrets: httpSecrets,
+    fits: missingSecrets,
     check: (connection: Connection, { signal }: ReadContext) => reach.health(connection, signal),
     tools: {
       get: reach.reading("GET"),
