@@ -200,10 +200,9 @@ describe("a refresh token that the service changes", () => {
     place.rotates = true;
     const connection = shop();
     const order: string[] = [];
-    const { replaceSecrets } = connection;
     connection.replaceSecrets = async (secrets) => {
       order.push(`stored, after ${api.seen.length} calls`);
-      await replaceSecrets(secrets);
+      connection.stored.push(secrets);
     };
     await get(connection);
     expect(order).toEqual(["stored, after 0 calls"]);
