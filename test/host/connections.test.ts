@@ -124,7 +124,10 @@ describe("a connection", () => {
     const { connections } = host;
     const wrong = await connections.put({ ...connection(), config: { baseUrl: "nonsense", colour: "red" } });
     expect(wrong).toMatchObject({ ok: false, code: "connection-invalid" });
-    expect(wrong.ok ? [] : wrong.misfits?.map((one) => one.path)).toEqual(["config.baseUrl", "config.colour"]);
+    expect(wrong.ok ? [] : wrong.misfits?.map((one) => one.path)).toEqual([
+      "config.baseUrl",
+      "config.colour",
+    ]);
     expect(await connections.put({ ...connection(), secrets: null })).toMatchObject({
       ok: false,
       misfits: [{ path: "secrets.token", message: "is missing: the scheme bearer needs it" }],
@@ -135,7 +138,10 @@ describe("a connection", () => {
     });
     expect(await connections.put({ ...connection(), name: "no name" })).toMatchObject({ ok: false });
     const put = await connections.put(connection());
-    expect(put).toMatchObject({ ok: true, connection: { name: "ledger", hasSecrets: true, configVersion: 1 } });
+    expect(put).toMatchObject({
+      ok: true,
+      connection: { name: "ledger", hasSecrets: true, configVersion: 1 },
+    });
     const told = JSON.stringify([wrong, put, await connections.list(), await connections.get("ledger")]);
     expect(new Canaries(TOKEN).in(told)).toEqual([]);
   });
@@ -205,7 +211,11 @@ describe("a workflow", () => {
     await held;
     expect(service.changes()).toEqual([]);
     const [item] = (await host.inbox.list()).items;
-    expect(item).toMatchObject({ kind: "approval", workflow: "orders", question: expect.stringContaining("/entries") });
+    expect(item).toMatchObject({
+      kind: "approval",
+      workflow: "orders",
+      question: expect.stringContaining("/entries"),
+    });
     const done = ended("committed");
     expect(await host.decide(item?.run as string, { action: "approve" })).toEqual({ ok: true });
     await done;
@@ -222,7 +232,9 @@ describe("a workflow", () => {
     await host.publish("orders", order("o-1"));
     await waits;
     expect(await openRun(host)).toMatchObject({ pauseReason: "auth" });
-    expect((await host.inbox.list()).items).toMatchObject([{ kind: "reconnect", question: "Please reconnect ledger" }]);
+    expect((await host.inbox.list()).items).toMatchObject([
+      { kind: "reconnect", question: "Please reconnect ledger" },
+    ]);
     const done = ended("committed");
     expect(await host.connections.put(connection())).toMatchObject({ ok: true, freed: 1 });
     await done;
@@ -232,13 +244,18 @@ describe("a workflow", () => {
   test("that is denied a tool waits for a grant, and goes on with it", async () => {
     const { host, ended } = await open({ defaultGrant: "allow" });
     await host.connections.put(connection());
-    await host.deploy({ source: script("orders"), grants: [{ alias: "ledger", tool: "post", mode: "deny" }] });
+    await host.deploy({
+      source: script("orders"),
+      grants: [{ alias: "ledger", tool: "post", mode: "deny" }],
+    });
     const waits = ended("paused:approval");
     await host.publish("orders", order("o-1"));
     await waits;
     expect(await openRun(host)).toMatchObject({ pauseReason: "permission" });
     const done = ended("committed");
-    expect(await host.grant("orders", [{ alias: "ledger", tool: "post", mode: "allow" }])).toEqual({ ok: true });
+    expect(await host.grant("orders", [{ alias: "ledger", tool: "post", mode: "allow" }])).toEqual({
+      ok: true,
+    });
     await done;
     expect(service.changes()).toEqual(["/entries"]);
     expect(await host.grant("orders", [{ alias: "ledger", tool: "pots", mode: "allow" }])).toMatchObject({
@@ -312,7 +329,10 @@ export default workflow({
         .replace('name: "sender"', `name: "${name}"`)
         .replaceAll('"go"', '"order"')
         .replace("topics: { go:", "topics: { order:")
-        .replace("messageId: data.id, payload: { id: data.id }", `messageId: data.id + "x", payload: { to: "${name}" }`)
+        .replace(
+          "messageId: data.id, payload: { id: data.id }",
+          `messageId: data.id + "x", payload: { to: "${name}" }`,
+        )
         .replace("workflow: data.to", `workflow: "${to}"`);
     await host.deploy({ source: ring("ping", "pong") });
     await host.deploy({ source: ring("pong", "ping") });
@@ -358,7 +378,9 @@ export default workflow({
     });
     expect(await host.receive("shop", "orders", { headers, body })).toMatchObject({ status: 202 });
     await seen;
-    expect((await host.inputs("shop")).items).toMatchObject([{ source: "shopHook", type: "orders", key: "o-1" }]);
+    expect((await host.inputs("shop")).items).toMatchObject([
+      { source: "shopHook", type: "orders", key: "o-1" },
+    ]);
   });
 });
 
@@ -394,7 +416,14 @@ describe("people are told", () => {
     const [item] = (await host.inbox.list()).items;
     expect(JSON.parse(request.body)).toMatchObject({
       namespace: "default",
-      items: [{ id: item?.id, kind: "approval", workflow: "orders", run: formatId("run", Number((await openRun(host))?.id)) }],
+      items: [
+        {
+          id: item?.id,
+          kind: "approval",
+          workflow: "orders",
+          run: formatId("run", Number((await openRun(host))?.id)),
+        },
+      ],
     });
   });
 

@@ -46,8 +46,9 @@ const SLOTS =
   "SELECT * FROM slots WHERE handler = @handler+0 AND from_at < @before+0 ORDER BY from_at DESC LIMIT @limit+0";
 const AUDIT =
   "SELECT * FROM audit WHERE namespace = @namespace+0 AND seq < @before+0 ORDER BY seq DESC LIMIT @limit+0";
-const WORKFLOWS =
-  "SELECT * FROM workflows WHERE namespace = @namespace+0 AND name > @after||'' ORDER BY name";
+/** A first upload that was refused has left nothing but its name. */
+const DEPLOYED = "(w.active_version > 0 OR EXISTS (SELECT 1 FROM versions v WHERE v.workflow = w.id))";
+const WORKFLOWS = `SELECT * FROM workflows w WHERE namespace = @namespace+0 AND name > @after||'' AND ${DEPLOYED} ORDER BY name`;
 const OPEN_INBOX =
   "SELECT * FROM inbox WHERE namespace = @namespace+0 AND closed_at IS NULL AND id > @after+0 ORDER BY id";
 const RUN_FACE = "SELECT id, status, phase, pause_reason, created_at, ended_at FROM runs";
