@@ -346,7 +346,7 @@ describe("inbox and audit", () => {
 
 test("another namespace sees nothing, whichever id it names", async () => {
   const [run] = (await runsTo(2)) as [number];
-  await store.workflowId("tenant", "orders", 1_000);
+  await deployed(store, "orders", 1_000, undefined, "tenant");
   const tenant = (await pages.namespace("tenant")) as number;
   const facts = (await store.run(run)) as RunFacts;
   await must(store, {
