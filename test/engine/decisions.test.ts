@@ -231,6 +231,7 @@ describe("6 two answers at once", () => {
   test.each([
     ["indeterminate", { action: "applied" }, { action: "not-applied" }],
     ["needs_reconcile", { action: "skip" }, { action: "applied" }],
+    ["indeterminate, and can be checked", { action: "check" }, { action: "not-applied" }],
     ["proposed", { action: "approve" }, { action: "reject", deliveries: "skip" }],
     ["proven failed", { action: "close", deliveries: "skip" }, { action: "retry" }],
     ["without auth", { action: "retry" }, { action: "close", deliveries: "release" }],
