@@ -55,19 +55,13 @@ export class Told {
   }
 }
 
+const SETTLED: readonly unknown[] = ["applied", "failed", "skipped"];
+const UNKNOWN: readonly unknown[] = ["needs_reconcile", "indeterminate"];
+
 /** What an entry says of the outside change, or that the attempt is over. */
 function movedTo(entry: Entry): "settled" | "unknown" | "ended" | undefined {
   if (entry.kind === "status.changed") return entry.set.open === false ? "ended" : undefined;
   if (entry.kind !== "mutation.changed") return undefined;
-  switch (entry.set.status) {
-    case "needs_reconcile":
-    case "indeterminate":
-      return "unknown";
-    case "applied":
-    case "failed":
-    case "skipped":
-      return "settled";
-    default:
-      return undefined;
-  }
+  if (SETTLED.includes(entry.set.status)) return "settled";
+  return UNKNOWN.includes(entry.set.status) ? "unknown" : undefined;
 }
