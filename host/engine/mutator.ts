@@ -107,8 +107,7 @@ export class Mutator {
     if (refused) return this.#apply(facts, this.#refused(facts, [], refused), "committed");
     if ((tool as Tool).grant === "approve" && !(await this.#parts.store.approved(mutation.id))) {
       // Nobody was asked when it was decided; since then somebody wants to be.
-      const held = awaitApproval(facts, this.#parts.store.newId(), nowMs);
-      return this.#apply(facts, asRead(held, facts), "durable");
+      return this.#apply(facts, awaitApproval(facts, this.#parts.store.newId(), nowMs), "durable");
     }
     const send = await this.#send(facts, mutation, nowMs);
     const sent = asRead(sending({ ...facts, mutation }, send, nowMs), facts); // (Y6)

@@ -116,14 +116,16 @@ describe("6 what was announced is what happens", () => {
     const decided = await h.operator.decide(id, decision, { ...BOB, note: "because" });
     const after = snapshot(h.store.db);
     const newest = auditOf(h.store.db).slice(audited);
-    if ("ok" in told) {
-      expect(decided).toEqual(told);
-      expect([after, newest]).toEqual([before, []]);
-      return;
-    }
-    expect(decided).toEqual({ ok: true });
-    expect(newest).toEqual([{ actor: "bob", action: `run.${decision.action}`, note: "because" }]);
-    expect(changed(before, after)).toEqual(announced(told.rows, before));
+    const lines = changed(before, after);
+    const announcement =
+      "ok" in told
+        ? { decided: told, newest: [], lines: [] }
+        : {
+            decided: { ok: true },
+            newest: [{ actor: "bob", action: `run.${decision.action}`, note: "because" }],
+            lines: announced(told.rows, before),
+          };
+    expect({ decided, newest, lines }).toEqual(announcement);
     await h.settle();
   });
 });
@@ -231,6 +233,7 @@ describe("6 two answers at once", () => {
   test.each([
     ["indeterminate", { action: "applied" }, { action: "not-applied" }],
     ["needs_reconcile", { action: "skip" }, { action: "applied" }],
+    ["indeterminate, and can be checked", { action: "check" }, { action: "not-applied" }],
     ["proposed", { action: "approve" }, { action: "reject", deliveries: "skip" }],
     ["proven failed", { action: "close", deliveries: "skip" }, { action: "retry" }],
     ["without auth", { action: "retry" }, { action: "close", deliveries: "release" }],

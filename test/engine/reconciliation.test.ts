@@ -38,8 +38,8 @@ async function unsettled(h: Harness, spec?: Spec): Promise<void> {
 }
 
 /** The call gets no answer until the test gives one; the host has given up on it by then. */
-async function overdue(h: Harness): Promise<(answer: Answer | ReturnType<typeof failed>) => Promise<void>> {
-  const answer = gate<Answer | ReturnType<typeof failed>>();
+async function overdue(h: Harness): Promise<(answer: Answer) => Promise<void>> {
+  const answer = gate<Answer>();
   h.world.onSend = (_, nth) => (nth === 1 ? answer.promise : applied());
   await begun(h);
   await h.pass(121 * SECOND);

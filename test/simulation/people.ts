@@ -135,7 +135,7 @@ export class People {
     if (workflow["mode"] === "step") await operator.setMode(id, "auto", by);
     const run = this.#openRun(id);
     if (!run || run["status"] === "active" || run["ready_at"] !== null) return;
-    if (run["pause_reason"] === "permission") return void (await this.#grant(id, "allow", by, life));
+    if (run["pause_reason"] === "permission") return this.#grant(id, "allow", by, life);
     if (run["pause_reason"] === "auth" || run["pause_reason"] === "step")
       return void (await (run["pause_reason"] === "auth"
         ? operator.unblock(id, "auth", by)

@@ -11,7 +11,7 @@ const APPROVED = `SELECT 1 FROM journal WHERE run = ?+0 AND run IS NOT NULL AND
   (verb = 'approve' OR entries_json LIKE '%"action":"approval.use"%') LIMIT 1`;
 
 /** Acts that ask the outside, or let it be asked: they settle nothing themselves. */
-const ASKS: readonly string[] = ["run.check", "run.reconnect", "approval.use", "approval.void"];
+const ASKS: readonly string[] = ["run.check", "run.reconnect"];
 
 export class Told {
   readonly #statements: Statements;
@@ -36,35 +36,32 @@ export class Told {
   /** A person's answer speaks until the outcome becomes unknown after it; from then on the host's own steps do. */
   lastWord(run: number): LastWord | undefined {
     let settled: LastWord | undefined;
+    let asked: LastWord | undefined;
     let ended: LastWord | undefined;
     for (const row of this.#statements.sql(NEWEST_FIRST).all(run) as Row[]) {
       const entries = JSON.parse(row["entries_json"] as string) as Entry[];
       const atMs = row["at"] as number;
-      const act = entries.find((one) => one.kind === "operator.acted" && !ASKS.includes(one.action));
-      if (act?.kind === "operator.acted") return { by: act.actor, action: act.action, atMs };
+      const act = entries.find((one) => one.kind === "operator.acted" && one.actor !== "host");
+      const person = act?.kind === "operator.acted" && { by: act.actor, action: act.action, atMs };
+      if (person && !ASKS.includes(person.action)) return person;
+      if (person) asked ??= person;
       const moves = entries.map(movedTo);
       const host = { by: "host", action: row["verb"] as string, atMs };
       if (moves.includes("settled")) settled ??= host;
-      else if (moves.includes("unknown")) return settled ?? host;
+      else if (moves.includes("unknown") && !person) return settled ?? asked ?? host;
       else if (moves.includes("ended")) ended ??= host;
     }
-    return settled ?? ended;
+    return settled ?? asked ?? ended;
   }
 }
+
+const SETTLED: readonly unknown[] = ["applied", "failed", "skipped"];
+const UNKNOWN: readonly unknown[] = ["needs_reconcile", "indeterminate"];
 
 /** What an entry says of the outside change, or that the attempt is over. */
 function movedTo(entry: Entry): "settled" | "unknown" | "ended" | undefined {
   if (entry.kind === "status.changed") return entry.set.open === false ? "ended" : undefined;
   if (entry.kind !== "mutation.changed") return undefined;
-  switch (entry.set.status) {
-    case "needs_reconcile":
-    case "indeterminate":
-      return "unknown";
-    case "applied":
-    case "failed":
-    case "skipped":
-      return "settled";
-    default:
-      return undefined;
-  }
+  if (SETTLED.includes(entry.set.status)) return "settled";
+  return UNKNOWN.includes(entry.set.status) ? "unknown" : undefined;
 }
