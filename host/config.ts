@@ -13,9 +13,12 @@ import { nearestName } from "./core/nearest.ts";
 import type { PolicyRule } from "./core/policy-resolve.ts";
 import { parsePolicySet } from "./core/policy-rules.ts";
 
+const GRANTS = ["allow", "approve", "deny"] as const;
 const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
 
 const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+
+const json = z.json().default({});
 
 const shape = z.strictObject({
   data: z.string().min(1).default("./pawl-data"),
@@ -30,6 +33,23 @@ const shape = z.strictObject({
   keyFile: z.string().min(1).optional(),
   /** The host's own rules, of lowest rank. From the file only. */
   policies: z.array(z.unknown()).default([]),
+  /** Name → connector, config and secrets of a connection. From the file only; secrets belong into the environment. */
+  connections: z
+    .record(z.string(), z.strictObject({ connector: z.string(), config: json, secrets: json.optional() }))
+    .default({}),
+  /** Workflow → alias → name of a connection. From the file only. */
+  bindings: z.record(z.string(), z.record(z.string(), z.string())).default({}),
+  /** Workflow → what it may use. From the file only. */
+  grants: z
+    .record(
+      z.string(),
+      z.array(z.strictObject({ alias: z.string(), tool: z.string().default("*"), mode: z.enum(GRANTS) })),
+    )
+    .default({}),
+  /** For mutations that nobody granted. */
+  defaultGrant: z.enum(GRANTS).optional(),
+  /** Further connectors, made with `defineConnector`. From the file only. */
+  connectors: z.array(z.custom<object>((given) => typeof given === "object" && given !== null)).default([]),
   /** Tests only: where to die, `after:sending:3`. */
   failpoint: z.string().optional(),
   /** Tests only: a server on this machine that stands for the outside world. */
@@ -40,6 +60,8 @@ export type Config = Omit<z.output<typeof shape>, "policies"> & { policies: Poli
 export type ConfigFields = z.input<typeof shape>;
 
 const FIELDS = Object.keys(shape.shape) as (keyof Config)[];
+/** A text in the environment could not hold them. */
+const FILE_ONLY: readonly string[] = ["policies", "connections", "bindings", "grants", "connectors"];
 const FILES = ["pawl.config.ts", "pawl.config.js", "pawl.config.json"];
 /** Read elsewhere, by the project's own tests. */
 const OTHER_VARIABLES = /^PAWL_(PROOF|GOLDEN|TEST_.*)$/;
@@ -78,7 +100,8 @@ export async function loadConfig(given: {
 }
 
 function fromEnvironment(env: Record<string, string | undefined>): Record<string, string> {
-  const known = new Map(FIELDS.map((field) => [variableOf(field), field]));
+  const fields = FIELDS.filter((field) => !FILE_ONLY.includes(field));
+  const known = new Map(fields.map((field) => [variableOf(field), field]));
   const values: Record<string, string> = {};
   for (const [name, value] of Object.entries(env)) {
     if (!name.startsWith("PAWL_") || value === undefined) continue;

@@ -5,26 +5,36 @@
  * Start: store, sandbox, engine (which recovers before it schedules). Stop: the engine drains, then sandbox, then store.
  */
 import { createHash } from "node:crypto";
+import { Desk, type PublishAnswer, type ScriptUpload } from "./api/desk.ts";
+import type { Acting, Open } from "./api/open.ts";
+import type { Connector } from "./connectors/define.ts";
 import { type Fixture, fixtureShape, FixtureWorld } from "./connectors/fixtures.ts";
+import { Keys, type Rotated } from "./connectors/key-rotation.ts";
+import { KnownConnectors } from "./connectors/known-connectors.ts";
 import { LoopbackWorld } from "./connectors/loopback.ts";
 import { MemoryWorld, type MemoryWorldOptions } from "./connectors/memory.ts";
-import type { Change } from "./core/change.ts";
+import type { Opening } from "./connectors/opening.ts";
+import { Registry } from "./connectors/registry.ts";
+import { ConnectionTeller } from "./connectors/teller.ts";
+import { verifyStored } from "./connectors/webhook.ts";
+import { workflowConnector } from "./connectors/workflow.ts";
+import { ConnectorWorld } from "./connectors/world.ts";
+import type { Change, GrantMode } from "./core/change.ts";
+import { PawlError } from "./core/errors.ts";
 import type { WorkflowId } from "./core/ids.ts";
-import { formatId, parseId } from "./core/ids.ts";
 import type { Published } from "./core/journal.ts";
 import type { PolicyLayer } from "./core/policy-resolve.ts";
-import type { Decision } from "./core/resolve.ts";
 import type { Json } from "./core/workflow.ts";
 import type { Deployed } from "./engine/deploys.ts";
-import { Engine } from "./engine/engine.ts";
-import { feed } from "./engine/feed.ts";
+import { Engine, type EngineOptions } from "./engine/engine.ts";
 import type { Decided, Expectation } from "./engine/operator.ts";
 import type { EngineEvent, Parts } from "./engine/parts.ts";
 import { policiesOf } from "./engine/policies.ts";
 import { scriptsOf } from "./engine/scripts.ts";
 import type { Clock } from "./ports/clock.ts";
+import type { ConnectionRow } from "./ports/connections.ts";
 import type { World } from "./ports/connector.ts";
-import type { Page, PageRequest, RunDetail, RunFilter, RunRecord, WorkflowRecord } from "./ports/records.ts";
+import type { Teller } from "./ports/notices.ts";
 import type { Compilation, Problem, Sandbox, Upload } from "./ports/sandbox.ts";
 import { compileOnce } from "./sandbox/compile-once.ts";
 import { withParams } from "./sandbox/params.ts";
@@ -34,7 +44,11 @@ import { examine } from "./store/examine.ts";
 import type { Durability, SqliteStore } from "./store/open.ts";
 import { examineOpenWork, openSettled, type Restored } from "./store/restored.ts";
 import { tidyUp } from "./store/retention.ts";
+import { SqliteConnections } from "./store/sqlite/connections.ts";
+import { SqliteNotices } from "./store/sqlite/notices.ts";
 import { Pages } from "./store/sqlite/pages.ts";
+import { SqliteSiblings } from "./store/sqlite/siblings.ts";
+import { findStale } from "./store/stale.ts";
 import { systemClock } from "./system/clock.ts";
 import { failpointOf } from "./system/failpoints.ts";
 import { type LogLevel, logEvent, openLog } from "./system/log.ts";
@@ -44,11 +58,23 @@ import { Redactor } from "./system/redactor.ts";
 import { eventNames, runEnded, runStarted } from "./system/telemetry.ts";
 
 export { eventNames, examine, fixtureShape };
-export type { Compilation, Decided, Deployed, Expectation, Finding, Fixture, Problem, Upload };
+export type {
+  Acting,
+  Compilation,
+  Decided,
+  Deployed,
+  Expectation,
+  Finding,
+  Fixture,
+  Problem,
+  PublishAnswer,
+  ScriptUpload,
+  Upload,
+};
+export * from "./connectors/define.ts";
 export { frame, inspectHardening, openWorkbench, type Workbench } from "./sandbox/workbench.ts";
 export type { PhaseTelemetry, RunTelemetry, StoreTelemetry } from "./system/telemetry.ts";
 
-const DAY_MS = 86_400_000;
 const NAMESPACE = "default";
 
 export interface HostOptions {
@@ -59,8 +85,18 @@ export interface HostOptions {
   minIntervalMs?: number;
   durability?: Durability;
   policies?: PolicyLayer[];
-  /** The outside. Without it every tool answers, and nothing happens. */
+  /** Instead of connectors and connections: a world that is made up. */
   world?: World;
+  /** Further connectors, beside those built in. */
+  connectors?: readonly Connector[];
+  /** What a mutation may do that nobody granted, where its namespace does not say: `approve` unless told. */
+  defaultGrant?: GrantMode;
+  /** Opens stored secrets; behind a comma, older ones. Without it the host keeps one in a file. */
+  masterKey?: string;
+  /** Where it keeps it, instead of `<data>.key`. */
+  keyFile?: string;
+  /** Start although the keys of stored secrets are lost: they have to be entered again. */
+  withoutLostKeys?: boolean;
   /** Values of a workflow's params over the defaults that its script declares. */
   params?: (workflow: string) => Record<string, Json>;
   clock?: Clock;
@@ -80,32 +116,6 @@ export type HostEvent =
   | Exclude<EngineEvent, { kind: "run.ended" }>
   | (EngineEvent & { kind: "run.ended" } & { published: Published[] });
 
-/** Who acts; `by` is written into the audit. */
-export interface Acting {
-  by?: string;
-  note?: string;
-}
-
-export interface ScriptUpload extends Acting {
-  source: string;
-  file?: string;
-  language?: "ts" | "js";
-  /** The name it is deployed under; without it, the script's own. */
-  name?: string;
-  sourceMap?: string;
-  orphans?: "keep" | "skip" | { moveTo: string };
-}
-
-export type PublishAnswer =
-  | {
-      ok: true;
-      outcome: "created" | "updated" | "unchanged";
-      event: string;
-      /** Deliveries that a run works on: they keep the payload they were reserved with. */
-      late: number;
-    }
-  | { ok: false; code: string; message: string };
-
 export interface Started {
   /** Runs that a dead host had left active. */
   recovered: number;
@@ -117,15 +127,15 @@ export function createHost(options: HostOptions = {}): Host {
   return new Host(options);
 }
 
-interface Running {
+interface Running extends Open {
   store: SqliteStore;
   sandbox: Sandbox;
-  engine: Engine;
-  parts: Parts;
-  records: Pages;
+  /** Absent where the outside is made up. */
+  keys?: Keys;
 }
 
-export class Host implements AsyncDisposable {
+/** The desk of its namespace `default`, and what it takes to run. */
+export class Host extends Desk implements AsyncDisposable {
   readonly #options: HostOptions;
   readonly #redactor = new Redactor();
   readonly #tell: (event: HostEvent) => void;
@@ -138,6 +148,7 @@ export class Host implements AsyncDisposable {
   #stopping: Promise<void> | undefined;
 
   constructor(options: HostOptions) {
+    super(NAMESPACE, () => this.#open);
     this.#options = options;
     for (const secret of options.secrets ?? []) this.#redactor.register(secret);
     this.#tell = listeners(options, this.#redactor);
@@ -162,12 +173,17 @@ export class Host implements AsyncDisposable {
       onBroken: (error) => this.#options.onBroken?.(error),
       ...(durability ? { durability } : {}),
     });
+    const outside = await this.#outside(store).catch(async (error: unknown) => {
+      await store[Symbol.asyncDispose]();
+      throw error;
+    });
     const observed = observedStore(store, (change, { published }) => this.#applied(change, published), point);
     const sandbox = withParams(openPool(), this.#options.params);
     const parts: Parts = {
       store: observed,
       sandbox,
-      world: observedWorld(redactedWorld(this.#options.world ?? new MemoryWorld(), this.#redactor), point),
+      world: observedWorld(redactedWorld(outside.world, this.#redactor), point),
+      ...(outside.known ? { outside: outside.known } : {}),
       clock,
       policies: policiesOf(policies),
       scripts: scriptsOf(store),
@@ -177,14 +193,72 @@ export class Host implements AsyncDisposable {
       tell: (event) => this.#told(event),
     };
     const isOver = () => this.#running?.store !== store;
-    const tidy = (nowMs: number) => tidyUp(store, nowMs, isOver);
-    const engine = new Engine(parts, { slots: this.#options.slots ?? 16, compile: this.#compile, tidy });
-    this.#running = { store, sandbox, engine, parts, records: new Pages(store.db) };
+    const notices = new SqliteNotices(store);
+    const engine = new Engine(parts, {
+      slots: this.#options.slots ?? 16,
+      compile: this.#compile,
+      tidy: (nowMs) => tidyUp(store, nowMs, isOver),
+      stale: (after, beforeMs) => findStale(store, after, beforeMs),
+      siblings: new SqliteSiblings(store.db),
+      ...outside.engine(notices),
+    });
+    const { keys, teller } = outside;
+    const records = new Pages(store.db);
+    const open = { engine, parts, records, notices, compile: this.#compile, ...(teller ? { teller } : {}) };
+    this.#running = { ...open, store, sandbox, ...(keys ? { keys } : {}) };
     const broken = (message: string) => this.#told({ kind: "engine.warning", message, atMs: clock.nowMs() });
     this.#examined = examineOpenWork(store.db, broken, isOver).catch((error: unknown) =>
       broken(String(error)),
     );
+    if (keys && keys.found.foreign.length > 0)
+      broken(`no key opens the secrets of ${keys.found.foreign.join(", ")}: enter them again`);
     return { ...(await engine.start()), ...(restored ? { restored } : {}) };
+  }
+
+  /** Connectors and connections, unless a world was given. */
+  async #outside(store: SqliteStore): Promise<Outside> {
+    const { data, world, connectors = [], defaultGrant = "approve", clock = systemClock } = this.#options;
+    if (world) return { world, engine: () => ({}) };
+    const connections = new SqliteConnections(store);
+    const hide = (value: unknown, owner: string) => this.#redactor.registerAll(value, owner);
+    const keys = await Keys.open(connections, {
+      ...keyOptions(this.#options),
+      ...(data === undefined ? {} : { data }),
+      onSecrets: hide,
+    });
+    const passing = () => this.#running?.engine.passingOn;
+    const registry = new Registry([
+      ...connectors,
+      workflowConnector({
+        publish: async (origin, event) => (await passing()?.publish(origin, event)) ?? STOPPED,
+        find: async (from, event) => (await passing()?.find(from, event)) ?? "other",
+      }),
+    ]);
+    const opening: Opening = {
+      open: (row) => keys.vault.open({ ...row, sealed: row.sealed ?? "" }),
+      hide: (value, row) => this.#redactor.register(value, `${ownerOf(row)} obtained`),
+      replace: async (row, secrets) => {
+        const sealed = (version: number) => ({
+          text: keys.vault.seal({ ...row, version, secrets }),
+          version,
+        });
+        if (!(await connections.reseal(row.id, row.sealedVersion, sealed(row.sealedVersion + 1))))
+          throw new Error(`the secrets of ${row.name} were changed meanwhile`);
+      },
+    };
+    const known = { connections, connectors: new KnownConnectors(registry, keys.vault, opening) };
+    const teller: Teller = new ConnectionTeller({ connections, registry, ...opening });
+    return {
+      world: new ConnectorWorld({ connections, registry, defaultGrant, ...opening }),
+      known,
+      keys,
+      teller,
+      engine: (notices) => ({
+        notifying: { notices, teller },
+        verifyHook: (row, request, nowMs) =>
+          verifyStored(row, request, { nowMs: nowMs ?? clock.nowMs(), opening }),
+      }),
+    };
   }
 
   /** Claims nothing more, lets what runs finish, closes everything. */
@@ -215,100 +289,18 @@ export class Host implements AsyncDisposable {
     return this.stop();
   }
 
-  async deploy(upload: ScriptUpload): Promise<Deployed & { name: string }> {
-    const { engine } = this.#open;
-    const { source, file = "script.ts", language = "ts", sourceMap, by = "library", note, orphans } = upload;
-    const given = { source, file, language, ...(sourceMap === undefined ? {} : { sourceMap }) };
-    let { name } = upload;
-    if (name === undefined) {
-      const compiled = await this.check(given);
-      if (!compiled.ok) return { ok: false, problems: compiled.problems, name: "" };
-      name = compiled.script.workflow;
-    }
-    const made = await engine.deploys.deploy({
-      namespace: NAMESPACE,
-      name,
-      upload: given,
-      by,
-      ...(note === undefined ? {} : { note }),
-      ...(orphans === undefined ? {} : { orphans }),
-    });
-    engine.poke();
-    return { ...made, name };
+  /** The desk of another namespace, which is made with the first thing that is put into it. */
+  namespace(name: string): Desk {
+    return name === NAMESPACE ? this : new Desk(name, () => this.#open);
   }
 
-  runNow(workflow: string, { handler, ...acting }: Acting & { handler?: string } = {}): Promise<Decided> {
-    const { operator } = this.#open.engine;
-    return this.#on(workflow, (id) => operator.runNow(id, handler, person(acting)));
-  }
-
-  /** Drains. With `abort` a script that runs now is ended early, but never a call in flight. */
-  pause(workflow: string, { abort = false, ...acting }: Acting & { abort?: boolean } = {}): Promise<Decided> {
-    return this.#on(workflow, (id) => this.#open.engine.operator.pause(id, person(acting), { abort }));
-  }
-
-  resume(workflow: string, acting: Acting = {}): Promise<Decided> {
-    return this.#on(workflow, (id) => this.#open.engine.operator.resume(id, person(acting)));
-  }
-
-  /** Acknowledged when it is on disk. The same `messageId` again is recognised, not doubled. */
-  async publish(
-    workflow: string,
-    event: { topic: string; messageId: string; payload: Json },
-  ): Promise<PublishAnswer> {
-    const { engine, parts } = this.#open;
-    const id = await this.#id(workflow);
-    if (id === undefined) return notFound(workflow);
-    const fed = await feed(parts, id, { ...event, payload: JSON.stringify(event.payload) });
-    if (!fed.ok) return fed;
-    engine.poke();
-    const { outcome, late } = fed.event;
-    return { ok: true, outcome, event: formatId("event", fed.event.event), late: late.length };
-  }
-
-  /** A person's answer about a run that waits; `expect` is what they were looking at. */
-  async decide(
-    run: string,
-    decision: Decision,
-    { expect, ...acting }: Acting & { expect?: Expectation } = {},
-  ): Promise<Decided> {
-    const id = parseId("run", run);
-    if (id === undefined) return { ok: false, code: "not_found", message: `${run} is no run` };
-    return this.#open.engine.operator.decide(id, decision, person(acting), expect);
-  }
-
-  async workflows(page: PageRequest & { archived?: boolean } = {}): Promise<Page<WorkflowRecord>> {
-    const { records, parts } = this.#open;
-    const namespace = await records.namespace(NAMESPACE);
-    if (namespace === undefined) return { items: [] };
-    const options = { archived: page.archived ?? false, sinceMs: parts.clock.nowMs() - DAY_MS };
-    return records.workflows(namespace, options, page);
-  }
-
-  async workflow(name: string): Promise<WorkflowRecord | undefined> {
-    const { records, parts } = this.#open;
-    const [namespace, id] = [await records.namespace(NAMESPACE), await this.#id(name)];
-    if (namespace === undefined || id === undefined) return undefined;
-    return records.workflow(namespace, id, { sinceMs: parts.clock.nowMs() - DAY_MS });
-  }
-
-  /** Newest first. */
-  async runs(
-    filter: Omit<RunFilter, "workflow"> & { workflow?: string } = {},
-    page: PageRequest = {},
-  ): Promise<Page<RunRecord>> {
-    const { records } = this.#open;
-    const namespace = await records.namespace(NAMESPACE);
-    const { workflow: name, ...rest } = filter;
-    const workflow = name === undefined ? undefined : await this.#id(name);
-    if (namespace === undefined || (name !== undefined && workflow === undefined)) return { items: [] };
-    return records.runs(namespace, { ...rest, ...(workflow === undefined ? {} : { workflow }) }, page);
-  }
-
-  async run(id: string): Promise<RunDetail | undefined> {
-    const { records } = this.#open;
-    const [namespace, run] = [await records.namespace(NAMESPACE), parseId("run", id)];
-    return namespace === undefined || run === undefined ? undefined : records.run(namespace, run);
+  /** A new master key, under which every data key is wrapped; with `renewDataKeys` the secrets are encrypted anew, too. */
+  async rotateKeys({ renewDataKeys = false } = {}): Promise<Rotated> {
+    const { keys } = this.#open;
+    if (!keys) throw new PawlError("no-connections", "this host has no secrets whose key could change");
+    const rotated = await keys.rotateMaster();
+    if (!renewDataKeys) return rotated;
+    return { ...rotated, ...(await keys.renewDataKeys()) };
   }
 
   /** Everything acknowledged so far is on disk. */
@@ -327,24 +319,8 @@ export class Host implements AsyncDisposable {
     return this.#running;
   }
 
-  async #id(workflow: string): Promise<WorkflowId | undefined> {
-    const { records } = this.#open;
-    const namespace = await records.namespace(NAMESPACE);
-    return namespace === undefined ? undefined : records.workflowNamed(namespace, workflow);
-  }
-
-  async #on(workflow: string, act: (id: WorkflowId) => Promise<Decided>): Promise<Decided> {
-    const id = await this.#id(workflow);
-    return id === undefined ? notFound(workflow) : act(id);
-  }
-
-  /** What an upload of this source would say. */
-  check(upload: Pick<ScriptUpload, "source" | "file" | "language">): Promise<Compilation> {
-    const { source, file = "script.ts", language = "ts" } = upload;
-    return this.#compile({ source, file, language, nowMs: (this.#options.clock ?? systemClock).nowMs() });
-  }
-
   #applied(change: Change, published: Published[]): void {
+    if (change.writes.some((write) => write.do === "inbox.open")) this.#running?.engine.notify();
     if (change.expect.run && published.length > 0)
       this.#published.set(change.workflow, [...(this.#published.get(change.workflow) ?? []), ...published]);
   }
@@ -358,13 +334,25 @@ export class Host implements AsyncDisposable {
   }
 }
 
-const person = ({ by = "library", note }: Acting): { by: string; note?: string } => ({
-  by,
-  ...(note === undefined ? {} : { note }),
-});
+/** What a host reaches the outside by. */
+interface Outside {
+  world: World;
+  known?: NonNullable<Parts["outside"]>;
+  keys?: Keys;
+  teller?: Teller;
+  engine: (notices: SqliteNotices) => Partial<EngineOptions>;
+}
 
-const notFound = (workflow: string) =>
-  ({ ok: false, code: "not_found", message: `there is no workflow ${workflow}` }) as const;
+const STOPPED = { ok: false, why: "busy", message: "the host is stopping" } as const;
+const ownerOf = ({ namespace, name }: ConnectionRow): string => `${namespace}/${name}`;
+
+function keyOptions({ masterKey, keyFile, withoutLostKeys }: HostOptions) {
+  return {
+    ...(masterKey === undefined ? {} : { masterKey }),
+    ...(keyFile === undefined ? {} : { keyFile }),
+    ...(withoutLostKeys === undefined ? {} : { withoutLostKeys }),
+  };
+}
 
 function listeners(options: HostOptions, redactor: Redactor): (event: HostEvent) => void {
   const { observe, clock = systemClock } = options;

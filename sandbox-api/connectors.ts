@@ -10,14 +10,19 @@ export interface JsonObject {
   readonly [key: string]: Json | undefined;
 }
 
-/** A condition on an HTTP answer: its status, or the value at a JSON path of its body. */
+/**
+ * A condition on an HTTP answer: its status, the value at a JSON path of its body such as `$.items[0].id`, or both. A
+ * value without a status counts in an answer of success only.
+ */
 export type AnswerCondition =
   | { readonly status: number | readonly number[] }
-  | { readonly path: string; readonly equals: Json };
+  | { readonly path: string; readonly equals: Json }
+  | { readonly status: number | readonly number[]; readonly path: string; readonly equals: Json };
 
 /**
- * How the host finds out whether a call whose answer was lost took effect. Placeholders such as `{args.body.id}` and
- * `{key}` are filled from the recorded call. If neither condition matches, a person decides.
+ * How the host finds out whether a call whose answer was lost took effect: it reads `url`. Placeholders such as
+ * `{args.body.id}`, `{args.query.x}`, `{args.path}` and `{key}` are filled from the recorded call, URL-encoded. If neither
+ * condition matches, or both do, a person decides in the end.
  */
 export interface VerifyRecipe {
   readonly url: string;
@@ -37,19 +42,28 @@ export interface HttpReadOptions {
 
 /** Options of the reading POST (`query`). */
 export interface HttpQueryOptions extends HttpReadOptions {
+  /**
+   * Sent as JSON; a text as it is. With the header `content-type` also as a form
+   * (`application/x-www-form-urlencoded`), or, given as `{ base64: "…" }`, as bytes of any type.
+   */
   readonly body?: unknown;
 }
 
 /** Options of a changing HTTP call. */
 export interface HttpMutationOptions extends HttpQueryOptions {
   readonly verify?: VerifyRecipe | undefined;
+  /**
+   * The service makes a change once per key, for at least a day. The host sends the key; if the answer is lost, it sends
+   * the same call again.
+   */
+  readonly idempotency?: "key" | undefined;
 }
 
 /** An HTTP answer. `T` is the author's claim about the body; the host does not check it. */
 export interface HttpResult<T = unknown> {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Parsed if the answer is JSON, else text. */
+  /** Parsed if the answer is JSON, else text; bytes that are no text as `{ base64: "…" }`; `null` if it is empty. */
   readonly body: T;
 }
 

@@ -3,7 +3,7 @@
  * good version running; a file that is gone has its workflow paused until it comes back.
  */
 import { type FSWatcher, readFileSync, statSync, watch } from "node:fs";
-import type { FixtureWorld, Host } from "../host.ts";
+import type { FixtureWorld, Host, ScriptUpload } from "../host.ts";
 import { showProblems } from "./commands/check.ts";
 import { readFixture } from "./fixture.ts";
 import { CliFailure, inert, paint, readScript, type ScriptFile, scriptsIn } from "./render.ts";
@@ -11,6 +11,15 @@ import { CliFailure, inert, paint, readScript, type ScriptFile, scriptsIn } from
 /** Editors write in several steps. */
 const SETTLE_MS = 25;
 const POLL_MS = 1_000;
+
+/** What a workflow of the folder is deployed with. */
+export type Terms = Pick<ScriptUpload, "bindings" | "grants">;
+
+export interface FolderOptions {
+  world: FixtureWorld | undefined;
+  tell: (line: string) => void;
+  terms?: (workflow: string) => Terms;
+}
 
 interface Known {
   source: string;
@@ -24,6 +33,7 @@ export class ScriptFolder {
   readonly #folder: string;
   readonly #host: Host;
   readonly #world: FixtureWorld | undefined;
+  readonly #terms: (workflow: string) => Terms;
   readonly #tell: (line: string) => void;
   readonly #known = new Map<string, Known>();
   #busy: Promise<void> = Promise.resolve();
@@ -32,15 +42,12 @@ export class ScriptFolder {
   #timer: NodeJS.Timeout | undefined;
   #poll: NodeJS.Timeout | undefined;
 
-  constructor(
-    folder: string,
-    host: Host,
-    { world, tell }: { world: FixtureWorld | undefined; tell: (line: string) => void },
-  ) {
+  constructor(folder: string, host: Host, { world, tell, terms = () => ({}) }: FolderOptions) {
     this.#folder = folder;
     this.#host = host;
     this.#world = world;
     this.#tell = tell;
+    this.#terms = terms;
   }
 
   /** Refuses what is no folder, before anything is started. */
@@ -160,13 +167,20 @@ export class ScriptFolder {
       return;
     }
     this.#world?.use(name, readFixture(file));
-    const made = await this.#host.deploy({ ...file, name, by: "folder" });
+    const made = await this.#host.deploy({ ...this.#terms(name), ...file, name, by: "folder" });
     if (!made.ok) {
       showProblems(file, made.problems, this.#tell);
       this.#tell(`${paint("red", "not deployed")}  ${inert(file.path)}${stays}`);
       return;
     }
     known.workflow = name;
+    if (made.outcome === "held") {
+      const can = (made.adds ?? []).flatMap(({ alias, tools }) => tools.map((tool) => `${alias}.${tool}`));
+      this.#tell(
+        `${paint("yellow", "held")}  ${inert(file.path)}: version ${made.version} of ${name} may also use ${can.join(", ")} and waits for consent; the version before goes on`,
+      );
+      return;
+    }
     if (!announce || made.outcome === "unchanged") return;
     const tookMs = Math.round(performance.now() - startedMs);
     this.#tell(

@@ -60,6 +60,10 @@ function addHostCommands(program: Command, end: End): void {
   hosting(program.command("dev"))
     .description("run a folder of scripts to try them: in memory, outside changes faked, redeployed on save")
     .argument("[folder]", "folder of scripts", ".")
+    .option(
+      "--live",
+      "ask the real outside through the connections of pawl.config.ts, instead of the fixtures",
+    )
     .action(async (folder: string, flags: ServeFlags) => end(await dev(folder, flags)));
   hosting(program.command("serve"))
     .description("run a folder of scripts, until SIGTERM")

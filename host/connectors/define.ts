@@ -10,6 +10,8 @@ import type { z } from "zod";
 import type { ErrorClass } from "../core/errors.ts";
 import type { ProofClass } from "../core/mutation.ts";
 import type { Json } from "../core/workflow.ts";
+import type { Misfit } from "../ports/connections.ts";
+import type { Origin } from "../ports/siblings.ts";
 
 /** A connection as a tool sees it: opened, its secrets in the clear for the length of one call. */
 export interface OpenConnection<Config = unknown, Secrets = unknown> {
@@ -18,6 +20,10 @@ export interface OpenConnection<Config = unknown, Secrets = unknown> {
   config: Config;
   secrets: Secrets;
   configVersion: number;
+  /** From now on the value is as secret as those that are stored: for what a tool makes of them, or gets for them. */
+  hide(value: string): void;
+  /** Stores other secrets for this connection, for a service that changes them. Rejects when they could not be kept. */
+  replaceSecrets(secrets: Secrets): Promise<void>;
 }
 
 export interface ReadContext {
@@ -27,8 +33,8 @@ export interface ReadContext {
 export interface SendContext extends ReadContext {
   /** The same for every send of one decision; unknown to the script. */
   idempotencyKey: string;
-  /** The workflow that asks, and how far its event has come: for calls that stay within the host. */
-  origin: { workflow: number; hops: number };
+  /** For calls that stay within the host. */
+  origin: Origin;
 }
 
 export interface CheckContext extends SendContext {
@@ -93,6 +99,8 @@ export interface Connector<Config = any, Secrets = any> {
   config: z.ZodType<Config>;
   /** Encrypted at rest, write-only for people. */
   secrets: z.ZodType<Secrets>;
+  /** What only shows when config and secrets are seen together: a scheme without its key, say. Empty when all is well. */
+  fits?: (config: Config, secrets: Secrets) => Misfit[];
   /** Is this connection good? Without it, nobody can tell. */
   check?: (connection: OpenConnection<Config, Secrets>, context: ReadContext) => Promise<Health>;
   tools: Record<string, AnyTool<Config, Secrets>>;

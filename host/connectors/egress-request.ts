@@ -153,11 +153,15 @@ async function exchange(
   watch(socket, wire, WIRE_FACTOR * limits.bodyBytes + limits.headerBytes * MOST_INFOS);
   let isTaken = false;
   const client = new Client(request.url.origin, {
-    // Taken once: undici may not open another connection and send again.
+    // Taken once: undici may not open another connection and send again. Given later, because undici does not notice
+    // what it is given while it asks.
     connect: (_, callback) => {
-      if (isTaken || socket.destroyed) callback(new Error("the connection was closed"), null);
-      else callback(null, socket);
+      const wasTaken = isTaken;
       isTaken = true;
+      queueMicrotask(() => {
+        if (wasTaken || socket.destroyed) callback(new Error("the connection was closed"), null);
+        else callback(null, socket);
+      });
     },
     allowH2: false,
     useMilo: false,
@@ -167,7 +171,7 @@ async function exchange(
     bodyTimeout: 0,
   });
   try {
-    return await answerOf(client, request, limits, signal);
+    return await unlessEnded(answerOf(client, request, limits, signal), signal);
   } catch (error) {
     throw failureOf(error, wire.sent, signal);
   } finally {
@@ -210,12 +214,13 @@ async function answerOf(
   signal: AbortSignal,
 ): Promise<GuardedAnswer> {
   const { method, url, headers, credentials, body } = request;
-  const target = new URL(url);
-  for (const [name, value] of Object.entries(credentials?.query ?? {})) target.searchParams.set(name, value);
+  const secret = new URLSearchParams(credentials?.query ?? {}).toString();
+  // Appended as text: what the caller wrote stays byte for byte what it was.
+  const search = secret === "" ? url.search : `${url.search === "" ? "?" : `${url.search}&`}${secret}`;
   let infos = 0;
   const response = await client.request({
     method,
-    path: `${target.pathname}${target.search}`,
+    path: `${url.pathname}${search}`,
     headers: { "accept-encoding": ENCODINGS, ...headers, ...credentials?.headers },
     body: body ?? null,
     signal,

@@ -136,7 +136,8 @@ function tlsOver(tcp: Socket, url: URL, { ca }: EgressRule): Socket {
   });
 }
 
-function isListed(url: URL, entry: string): boolean {
+/** Whether an entry of a rule's `hosts` means the URL's host and port. */
+export function isListed(url: URL, entry: string): boolean {
   const match = /^(.*?)(?::(\d{1,5}))?$/.exec(entry.toLowerCase());
   const [, host = "", port] = match ?? [];
   const standard = url.protocol === "https:" ? "443" : "80";

@@ -10,8 +10,10 @@
  */
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { z } from "zod";
+import type { ConnectionRow } from "../ports/connections.ts";
 import type { HookRequest, HookVerdict } from "../ports/hooks.ts";
-import { defineConnector } from "./define.ts";
+import { defineConnector, type OpenConnection } from "./define.ts";
+import { openConnection, type Opening } from "./opening.ts";
 
 const header = z
   .string()
@@ -80,6 +82,18 @@ export function verifyHook(
   if (claim.atMs !== undefined && !(Math.abs(nowMs - claim.atMs) <= set.toleranceMs))
     return no("the timestamp is too far from now"); // (B4)
   return believed(claim.id);
+}
+
+/** The same for a connection as it is stored. Never rejects because of what was sent. */
+export async function verifyStored(
+  row: ConnectionRow,
+  request: HookRequest,
+  { nowMs, opening }: { nowMs: number; opening: Opening },
+): Promise<HookVerdict> {
+  const opened = openConnection({ row, namespace: "", connector: webhook }, opening);
+  if ("class" in opened) return no("the connection has no signing key that can be used"); // (B3)
+  const { config: set, secrets: keys } = opened as OpenConnection<HookConfig, HookSecrets>;
+  return verifyHook({ config: set, secrets: keys }, request, nowMs);
 }
 
 /** As the generic scheme wants it; what Pawl itself sends is signed like this. */

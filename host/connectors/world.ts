@@ -6,10 +6,10 @@
  * O2. A grant for the tool wins over one for `*`; without either the default holds, which never asks about reads.
  * O3. What a person reads before they approve is made without the secrets.
  * O4. Never rejects; before the first byte every failure is proof that nothing happened.
+ * O5. A call that its tool refuses when it says how the outcome can be proved is refused before anybody is asked.
  */
 import { createHash } from "node:crypto";
 import type { GrantMode } from "../core/change.ts";
-import { PawlError } from "../core/errors.ts";
 import { canonical } from "../core/intent.ts";
 import type { ProofClass } from "../core/mutation.ts";
 import type { Json, JsonText } from "../core/workflow.ts";
@@ -24,8 +24,16 @@ import type {
   ToolFailure,
   World,
 } from "../ports/connector.ts";
-import type { AnyTool, Connector, MutationTool, OpenConnection, SendContext } from "./define.ts";
+import {
+  type AnyTool,
+  type Connector,
+  type MutationTool,
+  type OpenConnection,
+  type SendContext,
+  ToolError,
+} from "./define.ts";
 import { inputOf, invokeCheck, invokeMutation, invokeRead } from "./invoke.ts";
+import { configuredConnection, openConnection, type Opening } from "./opening.ts";
 import type { Registry } from "./registry.ts";
 
 /** How long "not there" may be wrong, unless the tool says so. */
@@ -33,11 +41,9 @@ const SETTLE_MS = 30_000;
 const LONGEST_DESCRIPTION = 1_000;
 const NEVER = new AbortController().signal;
 
-export interface WorldOptions {
+export interface WorldOptions extends Opening {
   connections: Connections;
   registry: Pick<Registry, "get">;
-  /** The secrets of a connection, in the clear. Throws when they cannot be opened. */
-  open: (row: ConnectionRow) => unknown;
   /** For mutations that nobody granted, where the namespace has no default of its own. */
   defaultGrant: GrantMode;
 }
@@ -81,6 +87,7 @@ export class ConnectorWorld implements World {
     const given = call.args === undefined ? undefined : inputOf(tool, call.args, found.label);
     if (given && !given.ok) return given;
     const proof = proofOf(tool, found.connection, given?.input);
+    if (typeof proof !== "string") return proof; // (O5)
     return {
       ...known,
       kind: "mutation",
@@ -108,8 +115,7 @@ export class ConnectorWorld implements World {
     const hash = createHash("sha256").update(`${call.connection} ${call.tool} `);
     const found = await this.#mutation(call);
     const given = "class" in found ? undefined : inputOf(found.tool, call.args, found.label);
-    const bytes =
-      !("class" in found) && given?.ok ? found.tool.bytes?.(given.input, found.connection) : undefined;
+    const bytes = "class" in found || !given?.ok ? undefined : bytesOf(found, given.input);
     return hash.update(bytes ?? canonical(JSON.parse(call.args) as Json)).digest("base64url");
   }
 
@@ -197,39 +203,13 @@ export class ConnectorWorld implements World {
       const known = Object.keys(connector.tools).join(", ");
       return failure("logic", "unknown-tool", `${connector.name} has no tool ${name}, only ${known}`);
     }
-    const config = connector.config.safeParse(JSON.parse(row.config));
-    if (!config.success)
-      return failure(
-        "precondition",
-        "connection-invalid",
-        `the config of ${row.name} does not fit ${connector.name}`,
-      );
-    const { namespace } = behind;
-    const connection = {
-      namespace: namespace.name,
-      name: row.name,
-      config: config.data as unknown,
-      secrets: undefined,
-      configVersion: row.configVersion,
-    };
+    const connection = configuredConnection({ row, namespace: behind.namespace.name, connector }); // (O3)
+    if ("class" in connection) return connection;
     return { behind, row, connector, tool, connection, label };
   }
 
-  /** With its secrets. Without them nobody is let in, so that new secrets let the run go on. */
-  #opened({ row, connector, connection }: Found): OpenConnection | ToolFailure {
-    try {
-      const stored = row.sealed === undefined ? {} : this.#options.open(row);
-      const secrets = connector.secrets.safeParse(stored);
-      if (secrets.success) return { ...connection, secrets: secrets.data as unknown };
-      return failure(
-        "auth",
-        "tool-auth",
-        `the secrets of ${row.name} are missing or do not fit ${connector.name}`,
-      );
-    } catch (error) {
-      const code = error instanceof PawlError ? error.code : "tool-auth";
-      return failure("auth", code, `the secrets of ${row.name} cannot be opened`);
-    }
+  #opened({ row, behind, connector }: Found): OpenConnection | ToolFailure {
+    return openConnection({ row, namespace: behind.namespace.name, connector }, this.#options);
   }
 
   /** (O2) */
@@ -242,14 +222,24 @@ export class ConnectorWorld implements World {
   }
 }
 
-function proofOf(tool: Mutates, connection: OpenConnection, input: unknown): ProofClass {
+function proofOf(tool: Mutates, connection: OpenConnection, input: unknown): ProofClass | ToolFailure {
   if (typeof tool.proof === "string") return tool.proof;
   if (tool.proof === undefined) return tool.reconcile ? "lookup" : "none";
   if (input === undefined) return "none";
   try {
     return tool.proof(input, connection);
+  } catch (error) {
+    if (!(error instanceof ToolError)) return "none";
+    return failure(error.class, error.code, error.message);
+  }
+}
+
+/** (O4) What has no bytes will not be sent either. */
+function bytesOf({ tool, connection }: Found & { tool: Mutates }, input: unknown) {
+  try {
+    return tool.bytes?.(input, connection);
   } catch {
-    return "none";
+    return undefined;
   }
 }
 
@@ -257,8 +247,9 @@ function settleOf({ settleMs = SETTLE_MS }: Mutates, connection: OpenConnection)
   return typeof settleMs === "number" ? settleMs : settleMs(connection);
 }
 
-function contextOf({ idempotencyKey, workflow, hops = 0, signal = NEVER }: RecordedCall): SendContext {
-  return { idempotencyKey, signal, origin: { workflow, hops } };
+function contextOf(call: RecordedCall): SendContext {
+  const { idempotencyKey, workflow, hops = 0, maxHops = Infinity, signal = NEVER } = call;
+  return { idempotencyKey, signal, origin: { workflow, hops, maxHops } };
 }
 
 const failure = (kind: ToolFailure["class"], code: string, message: string): ToolFailure => ({

@@ -12,6 +12,7 @@ import type { Ending } from "./close.ts";
 import type { Publication } from "./event.ts";
 import { type RunFacts, stateOf, step, unanswered } from "./facts.ts";
 import type { DeliveryId, EpochMs, HandlerId, InboxId, InputId } from "./ids.ts";
+import { missedBy } from "./missed.ts";
 import type { Mutation, Send } from "./mutation.ts";
 import type { Run } from "./run.ts";
 import type { JsonText } from "./workflow.ts";
@@ -251,6 +252,7 @@ export function commit(facts: RunFacts, emission: Emission, ending: Ending, atMs
     },
   });
   for (const range of ending.slots) writes.push({ do: "slot", handler: handler.id, range });
+  writes.push(...missedBy(handler.id, ending.slots, ending.inbox));
   writes.push({ do: "workflow.set", set: { openRun: null } });
   const change = step("commit", facts, atMs, writes);
   if (emission.publications.length > 0) change.expect.generation = workflow.generation;

@@ -48,6 +48,8 @@ export interface Expect {
   mutation?: { id: MutationId; status: MutationStatus };
   /** Deliveries that must still be in this state, whoever owns them. */
   deliveries?: { ids: DeliveryId[]; status: DeliveryStatus; reservedBy?: RunId };
+  /** Nobody has closed this item yet. */
+  inboxOpen?: InboxId;
   /** Nothing of this handler is open (edit of its state). */
   handlerIdle?: HandlerId;
 }

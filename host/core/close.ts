@@ -8,6 +8,7 @@
 import type { Change, HandlerPatch, Write } from "./change.ts";
 import { activeHandler, type RunFacts, stateOf, step } from "./facts.ts";
 import type { DeliveryId, EpochMs, InboxId } from "./ids.ts";
+import { missedBy } from "./missed.ts";
 import { isUnknown } from "./mutation.ts";
 import { isEnded, isPastBoundary, type Resolution, type RunError, type Status } from "./run.ts";
 import { type DownSpan, nextSlot, reanchor, slotFates, type SlotRange } from "./slots.ts";
@@ -15,6 +16,8 @@ import { type DownSpan, nextSlot, reanchor, slotFates, type SlotRange } from "./
 export interface Ending {
   handler: HandlerPatch;
   slots: SlotRange[];
+  /** For the word that too many of them were missed. */
+  inbox?: InboxId;
 }
 
 /**
@@ -63,7 +66,7 @@ export interface Closing {
   ending: Ending;
   /** Set when the attempt itself ends here: what it failed with. */
   failed?: { status: Status; error: RunError };
-  /** For the question that released deliveries of a consumer that is gone raise. */
+  /** For what a person is told: deliveries of a consumer that is gone, points that were missed. */
   inbox?: InboxId | undefined;
 }
 
@@ -107,7 +110,8 @@ export function close(facts: RunFacts, closing: Closing, atMs: EpochMs): Change 
     },
   });
   for (const range of ending.slots) writes.push({ do: "slot", handler: handler.id, range });
-  writes.push({ do: "inbox.close", run: run.id }, ...orphanedBy(facts, closing));
+  const told = missedBy(handler.id, ending.slots, closing.inbox);
+  writes.push({ do: "inbox.close", run: run.id }, ...orphanedBy(facts, closing), ...told);
   writes.push({ do: "workflow.set", set: { openRun: null } });
   return step("close", facts, atMs, writes);
 }

@@ -2,7 +2,7 @@
  * What a decision would do, in words and in rows, without doing it (02 §6, 05): read off the very Change that would be
  * applied, so that it cannot promise anything else.
  */
-import type { StandingApproval } from "./approval.ts";
+import { scopeProblem, type StandingApproval } from "./approval.ts";
 import type { Change, HandlerPatch, Write, WorkflowPatch } from "./change.ts";
 import type { RunFacts } from "./facts.ts";
 import { type EpochMs, formatId } from "./ids.ts";
@@ -24,8 +24,18 @@ export function consequencesOf(
   decision: Decision,
   deciding: Deciding,
 ): Consequences | { refused: string } {
-  const refused = refusal(facts, decision, deciding.canCheck);
+  const refused = refusalOf(facts, decision, deciding);
   return refused === undefined ? consequences(decide(facts, decision, deciding)) : { refused };
+}
+
+/** Why a person may not decide that now, or `undefined`: by the state, and by how far it is meant to go. */
+export function refusalOf(
+  facts: RunFacts,
+  decision: Decision,
+  { canCheck, atMs }: Pick<Deciding, "canCheck" | "atMs">,
+): string | undefined {
+  const scope = decision.action === "approve" ? decision.scope : undefined;
+  return refusal(facts, decision, canCheck) ?? (scope && scopeProblem(facts, scope, atMs));
 }
 
 export function consequences(change: Change): Consequences {

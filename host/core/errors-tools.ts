@@ -62,12 +62,12 @@ export const TOOL_ERRORS = {
   "egress-refused": tool(
     "permission",
     "The address is not one that this connection may reach.",
-    "Correct the address, add its host to the connection's `allowedHosts`, or let an admin allow private networks.",
+    "Correct the address, add its host to the connection's `hosts`, or let an admin allow private networks.",
   ),
   "answer-too-large": tool(
     "logic",
     "The answer is larger than the connection's limit.",
-    "Ask for less (a page, a filter), or raise `maxBodyBytes` of the connection.",
+    "Ask for less (a page, a filter), or raise the connection's limit, such as `limits.bodyBytes` of `http`.",
   ),
   "not-granted": tool(
     "permission",
@@ -98,6 +98,16 @@ export const TOOL_ERRORS = {
     409,
     "Workflows are bound to this connection.",
     "Bind them to another connection first.",
+  ),
+  "no-connections": refused(
+    409,
+    "This host was given a world of its own: it has no connections.",
+    "Create the host without `world`.",
+  ),
+  "target-invalid": refused(
+    422,
+    "A notification target does not fit its connection.",
+    "Name an `http` or `smtp` connection of the namespace, and for `smtp` whom to write.",
   ),
   "unknown-connector": refused(
     422,

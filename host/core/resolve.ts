@@ -98,6 +98,7 @@ export function decide(facts: RunFacts, decision: Decision, deciding: Deciding):
     atMs,
     ...(note === undefined ? {} : { note }),
     ...(decision.action === "retry" && decision.policy !== undefined ? { policy: decision.policy } : {}),
+    ...(decision.action === "approve" ? { grantVersion: deciding.grantVersion ?? 0 } : {}),
   };
   const change = effect(facts, decision, resolution, deciding);
   const audit: Write = {

@@ -51,6 +51,7 @@ export function claim(facts: RunFacts, attempt: Attempt, atMs: EpochMs): Change 
 export interface ApprovedCall {
   send: Send;
   isGranted: boolean;
+  grantVersion: number;
   connection: string;
   configVersion: number;
 }
@@ -66,6 +67,7 @@ export function claimApproved(
   if (!isApproved(run)) throw new Error(`run ${run.id} has no approved call`);
   const same =
     call.isGranted &&
+    call.grantVersion === (run.resolution?.grantVersion ?? call.grantVersion) &&
     call.connection === mutation.connection &&
     call.configVersion === mutation.configVersion;
   if (!same) return { ...startAgain(facts, attempt, atMs), verb: "approval-void" };

@@ -132,6 +132,8 @@ export interface Resolution {
   note?: string;
   /** Call-time policy of a retry: for the chain from here on (04). */
   policy?: JsonText;
+  /** Of the grant that a call was approved under: with another one the approval is void. */
+  grantVersion?: number;
 }
 
 export interface Run {

@@ -10,7 +10,7 @@ import type { GrantMode, Write } from "../core/change.ts";
 import type { RunFacts } from "../core/facts.ts";
 import type { NamespaceId, WorkflowId } from "../core/ids.ts";
 import type { Manifest } from "../core/workflow.ts";
-import type { ConnectionRow, Connections, ToolsOf } from "../ports/connections.ts";
+import type { ConnectionRow, Connections, Connectors } from "../ports/connections.ts";
 import type { By, Decided, Operator } from "./operator.ts";
 import type { Parts } from "./parts.ts";
 
@@ -29,7 +29,7 @@ export interface GivenAccess {
 
 export interface Outside {
   connections: Connections;
-  toolsOf: ToolsOf;
+  connectors: Connectors;
 }
 
 export interface AccessProblem {
@@ -55,7 +55,7 @@ export interface Resolved {
 const TRIES = 3;
 
 export async function resolveAccess(
-  { connections, toolsOf }: Outside,
+  { connections, connectors: { toolsOf } }: Outside,
   of: { workflow: WorkflowId; namespace: NamespaceId; manifest: Manifest },
   { bindings = {}, grants = [] }: GivenAccess,
 ): Promise<Resolved> {

@@ -16,7 +16,7 @@ import type { WorkflowId } from "../core/ids.ts";
 import { schemaProblem } from "../core/json-schema.ts";
 import type { Json, Manifest } from "../core/workflow.ts";
 import type { Compilation, CompiledScript, Problem, Upload } from "../ports/sandbox.ts";
-import { accessChange, type GivenAccess, resolveAccess } from "./access.ts";
+import { accessChange, type AccessProblem, type GivenAccess, resolveAccess } from "./access.ts";
 import type { Parts } from "./parts.ts";
 
 /** What may come with a version that becomes the active one. */
@@ -196,7 +196,8 @@ export class Deploys {
     const of = { workflow: facts.id, namespace: facts.namespace, manifest: declared };
     const resolved = await resolveAccess(outside, of, terms);
     const problems = resolved.problems.filter((one) => manifest || one.code !== "binding-missing");
-    if (problems.length > 0) return { problems: problems.map((one) => problem(one.code, one.message)) }; // (D4)
+    if (problems.length > 0)
+      return { problems: problems.map((one) => problem(one.code, one.message, HINTS[one.code])) }; // (D4)
     return { writes: [...writes, ...resolved.writes] };
   }
 
@@ -222,7 +223,7 @@ export class Deploys {
   }
 
   readonly #mutationsOf: MutationsOf = (connector) => {
-    const tools = this.#parts.outside?.toolsOf(connector);
+    const tools = this.#parts.outside?.connectors.toolsOf(connector);
     return tools && Object.keys(tools).filter((name) => tools[name] === "mutation");
   };
 }
@@ -235,6 +236,15 @@ function paramProblem({ params: declared }: Manifest, given: Record<string, Json
   }
   return undefined;
 }
+
+const HINTS: Record<AccessProblem["code"], string> = {
+  "binding-missing":
+    "Make a connection with the alias's name and connector, or bind the alias to another one.",
+  "binding-invalid": "Bind an alias of the script to a connection of its connector.",
+  "grant-invalid": "Grant a tool of the connector, or `*`.",
+  "unknown-connector":
+    "Use a connector of this host, or give the host that one (`connectors` of pawl.config.ts).",
+};
 
 const NOTHING: Pick<Manifest, "consumers" | "connections"> = { consumers: {}, connections: {} };
 
@@ -254,10 +264,11 @@ function problemsOf(manifest: Manifest, orphans: Deployment["orphans"] = "keep")
   return lost === undefined ? problems : [...problems, problem("unknown-consumer", lost)];
 }
 
-const problem = (code: string, message: string): Problem => ({
+/** One that has no place in the script. */
+export const problem = (code: string, message: string, hint = ""): Problem => ({
   severity: "error",
   code: code as Problem["code"],
   message,
-  hint: "",
+  hint,
   location: { line: 1, column: 1 },
 });

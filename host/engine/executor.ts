@@ -218,7 +218,8 @@ export class Executor {
   async #commit(facts: RunFacts, script: Script, units: UnitName[], done: Finished | undefined): Result {
     const emission = done ? await emissionOf(this.#parts, facts, script, done.result) : NOTHING;
     if ("error" in emission) return this.#fail(facts, units, emission.error, done?.records);
-    const ending = settleSchedule(facts, "ran", this.#parts.downtime);
+    const settled = settleSchedule(facts, "ran", this.#parts.downtime);
+    const ending = settled.slots.length > 1 ? { ...settled, inbox: this.#parts.store.newId() } : settled;
     const change = commit(facts, emission, ending, this.#now());
     if (done) change.writes.push(...done.records);
     return this.#apply(facts, change, "committed", async () => {

@@ -40,16 +40,19 @@ export class Hooks {
   readonly #parts: Pick<Parts, "store" | "clock" | "scripts">;
   readonly #connections: Pick<Connections, "behind">;
   readonly #verify: VerifyHook;
+  readonly #poke: () => void;
   readonly #seen = new Map<string, Seen>();
 
   constructor(
     parts: Pick<Parts, "store" | "clock" | "scripts">,
     connections: Pick<Connections, "behind">,
     verify: VerifyHook,
+    poke: () => void,
   ) {
     this.#parts = parts;
     this.#connections = connections;
     this.#verify = verify;
+    this.#poke = poke;
   }
 
   async receive({ workflow, hook, ...request }: ReceivedHook): Promise<HookAnswer> {
@@ -141,6 +144,7 @@ export class Hooks {
         title: plainLine(`${hook} ${messageId}`, MOST_TITLE),
       },
     }); // (R2)
+    if (fed.ok) this.#poke();
     if (fed.ok) return { status: 202, event: fed.event.event, outcome: fed.event.outcome, messageId };
     if (fed.code === "not_found" || fed.code === "archived") return NOT_HERE;
     return { status: fed.code === "changed" ? 409 : 422, code: fed.code, message: fed.message };

@@ -1,6 +1,6 @@
 /**
- * Housekeeping at quiet intervals: what has outlived its retention goes, a piece at a time. What goes, and what never
- * does, is the store's business.
+ * Housekeeping at quiet intervals, a piece at a time: what has outlived its retention goes, what nobody has looked at is
+ * put before a person. What goes, and what never does, is the store's business.
  *
  * J1. When wall and monotonic time disagree by more than an hour, nothing is thrown away: the clock may be wrong by
  *     years (02 §1.12). It begins again once they have agreed for as long.
@@ -17,15 +17,17 @@ export type Tidy = (nowMs: EpochMs) => Promise<boolean>;
 
 export class Janitor {
   readonly #parts: Parts;
-  readonly #tidy: Tidy;
+  readonly #chores: readonly Tidy[];
+  /** Which of them is at work. */
+  #at = 0;
   #forget: () => void = () => {};
   #working: Promise<void> | undefined;
   #stopped = true;
   #started: { wallMs: number; monotonicMs: number } = { wallMs: 0, monotonicMs: 0 };
 
-  constructor(parts: Parts, tidy: Tidy) {
+  constructor(parts: Parts, chores: readonly Tidy[]) {
     this.#parts = parts;
-    this.#tidy = tidy;
+    this.#chores = chores;
   }
 
   start(): void {
@@ -54,11 +56,19 @@ export class Janitor {
     try {
       if (this.#disagrees())
         this.#agree(); // (J1)
-      else more = await this.#tidy(clock.nowMs());
+      else more = await this.#piece(clock.nowMs());
     } catch (error) {
+      this.#at = 0;
       tell({ kind: "engine.warning", message: `tidying: ${String(error)}`, atMs: clock.nowMs() });
     }
     this.#wait(more ? BETWEEN_MS : EVERY_MS);
+  }
+
+  /** One chore after the other; false when all are done for now. */
+  async #piece(nowMs: EpochMs): Promise<boolean> {
+    if (await this.#chores[this.#at]?.(nowMs)) return true;
+    this.#at = (this.#at + 1) % Math.max(1, this.#chores.length);
+    return this.#at !== 0;
   }
 
   #disagrees(): boolean {

@@ -7,6 +7,7 @@
  * Y3. An answer that proves nothing, and one that does not come in time, is unknown; only proof makes a row failed.
  * Y4. Whatever comes later still counts: it settles an open row, or contradicts a settled one.
  * Y5. What was allowed beforehand is used up by the Change that lets the call leave, and by no other.
+ * Y6. What is granted and bound when that Change is applied is what was looked at: otherwise it is looked at again.
  */
 import { awaitApproval, emitting, intended, mutated, sending, withoutCall } from "../core/advance.ts";
 import { type Allowance, allowanceOf } from "../core/approval.ts";
@@ -90,7 +91,7 @@ export class Mutator {
       return apply(withAllowance(fuse(recorded, held), before, allowance), "durable");
     }
     const sent = sending({ ...proposed, mutation }, await this.#send(proposed, mutation, nowMs), nowMs);
-    const leaving = withAllowance(sent, before, allowance); // (Y5)
+    const leaving = asRead(withAllowance(sent, before, allowance), before); // (Y5) (Y6)
     const flying = await apply(fuse(recorded, leaving), "durable"); // (Y2)
     return isFlying(flying, mutation) ? this.call(flying) : flying;
   }
@@ -104,8 +105,13 @@ export class Mutator {
     const tool = await toolOf(this.#parts, facts, mutation);
     const refused = refusalOf(tool, mutation) ?? rebound(tool as Tool, mutation) ?? overdue(facts, nowMs);
     if (refused) return this.#apply(facts, this.#refused(facts, [], refused), "committed");
+    if ((tool as Tool).grant === "approve" && !(await this.#parts.store.approved(mutation.id))) {
+      // Nobody was asked when it was decided; since then somebody wants to be.
+      return this.#apply(facts, awaitApproval(facts, this.#parts.store.newId(), nowMs), "durable");
+    }
     const send = await this.#send(facts, mutation, nowMs);
-    const flying = await this.#apply(facts, sending({ ...facts, mutation }, send, nowMs), "durable"); // (Y2)
+    const sent = asRead(sending({ ...facts, mutation }, send, nowMs), facts); // (Y6)
+    const flying = await this.#apply(facts, sent, "durable"); // (Y2)
     return isFlying(flying, mutation) ? this.call(flying) : flying;
   }
 
@@ -117,6 +123,7 @@ export class Mutator {
     const call = {
       send: await this.#send(facts, facts.mutation, nowMs),
       isGranted: known && tool.kind === "mutation" && tool.grant !== "deny",
+      grantVersion: (known && tool.grantVersion) || 0,
       connection: known ? tool.connection : "",
       configVersion: known ? tool.configVersion : -1,
     };
@@ -334,6 +341,12 @@ function withAllowance(change: Change, { workflow }: RunFacts, { allowed, writes
     writes: [...change.writes, ...writes],
   };
 }
+
+/** (Y6) Bindings, grants, pauses and deploys raise the workflow's revision. */
+const asRead = (change: Change, { workflow }: RunFacts): Change => ({
+  ...change,
+  expect: { ...change.expect, workflowRevision: workflow.revision },
+});
 
 const isFlying = (facts: RunFacts | undefined, { id }: Mutation): facts is RunFacts =>
   facts?.mutation?.id === id && facts.mutation.status === "in_flight" && facts.run.status === "active";

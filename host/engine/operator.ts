@@ -3,13 +3,14 @@
  * core's; this file reads, asks, applies, and says who was first.
  *
  * P1. What is acknowledged is durable, with its audit row.
- * P2. Of concurrent decisions one wins; the others are told that something has changed.
+ * P2. Of concurrent decisions one wins; the others are told who was first, with what and when.
  */
-import { scopeProblem } from "../core/approval.ts";
+import { acknowledge } from "../core/acknowledge.ts";
 import { archive, unarchive } from "../core/archive.ts";
-import type { Change } from "../core/change.ts";
+import type { Change, InboxKind } from "../core/change.ts";
+import { type Consequences, consequencesOf, refusalOf } from "../core/consequences.ts";
 import type { HandlerFacts, RunFacts, WorkflowFacts } from "../core/facts.ts";
-import type { DeliveryId, InputId, RunId, WorkflowId } from "../core/ids.ts";
+import type { DeliveryId, InboxId, InputId, RunId, WorkflowId } from "../core/ids.ts";
 import {
   type DeliveryFacts,
   editState,
@@ -23,14 +24,23 @@ import {
   skipInput,
 } from "../core/operate.ts";
 import { settleOrphans } from "../core/orphans.ts";
-import { type Decision, decide, refusal, unblocked } from "../core/resolve.ts";
+import { type Decision, decide, type Deciding, unblocked } from "../core/resolve.ts";
 import type { Kind } from "../core/run.ts";
 import { setMode, stepOnce } from "../core/stepping.ts";
 import type { JsonText } from "../core/workflow.ts";
+import type { LastWord } from "../ports/store.ts";
 import type { Parts } from "./parts.ts";
 import { canCheck, toolOf } from "./tools.ts";
 
-export type Decided = { ok: true } | { ok: false; code: string; message: string };
+export type Decided =
+  | { ok: true }
+  | {
+      ok: false;
+      code: string;
+      message: string;
+      /** Who was first, where somebody was. */
+      first?: LastWord;
+    };
 export type By = Omit<Person, "atMs">;
 
 /** What the person was looking at when they decided. */
@@ -66,28 +76,49 @@ export class Operator {
   }
 
   async decide(run: RunId, decision: Decision, by: By, expect: Expectation = {}): Promise<Decided> {
-    const { store, clock, downtime } = this.#parts;
-    const facts = await store.run(run);
+    const facts = await this.#parts.store.run(run);
     if (!facts) return NOT_FOUND;
-    const stale = staleness(facts, expect);
-    if (stale) return stale;
+    if (isStale(facts, expect)) return this.#tooLate(facts);
+    const deciding = await this.#deciding(facts, by);
+    const why = refusalOf(facts, decision, deciding);
+    return why === undefined
+      ? this.#apply(decide(facts, decision, deciding), run)
+      : this.#tooLate(facts, why);
+  }
+
+  /** What a decision would do, read off the very Change that it would be (02 §6). */
+  async consequences(run: RunId, decision: Decision, by: By): Promise<Consequences | Decided> {
+    const facts = await this.#parts.store.run(run);
+    if (!facts) return NOT_FOUND;
+    const told = consequencesOf(facts, decision, await this.#deciding(facts, by));
+    return "refused" in told ? this.#tooLate(facts, told.refused) : told;
+  }
+
+  async #deciding(facts: RunFacts, by: By): Promise<Deciding> {
+    const { store, clock, downtime } = this.#parts;
     const { mutation } = facts;
     const atMs = clock.nowMs();
     const tool = mutation && (await toolOf(this.#parts, facts, mutation));
-    const checkable = mutation !== undefined && tool !== undefined && canCheck(tool, mutation, atMs);
-    const scope = decision.action === "approve" ? decision.scope : undefined;
-    const why = refusal(facts, decision, checkable) ?? (scope && scopeProblem(facts, scope, atMs));
-    if (why) return { ok: false, code: "wrong_state", message: why };
     const { grantVersion } = tool && "kind" in tool ? tool : {};
-    const deciding = {
+    return {
       ...by,
       atMs,
       down: downtime,
-      canCheck: checkable,
+      canCheck: mutation !== undefined && tool !== undefined && canCheck(tool, mutation, atMs),
       inbox: store.newId(),
       ...(grantVersion === undefined ? {} : { grantVersion }),
     };
-    return this.#apply(decide(facts, decision, deciding));
+  }
+
+  /** (P2) What is so now, and who made it so. */
+  async #tooLate({ run, mutation }: RunFacts, why?: string): Promise<Decided> {
+    const first = await this.#parts.store.lastWord(run.id);
+    const now = mutation ? `${run.status}, its outside change ${mutation.status}` : run.status;
+    const message = why ?? `the run has changed since you looked: it is ${now}`;
+    const refused = { ok: false as const, code: why === undefined ? "changed" : "wrong_state", message };
+    if (!first) return refused;
+    const when = new Date(first.atMs).toISOString();
+    return { ...refused, message: `${message} (${first.by}: ${first.action}, ${when})`, first };
   }
 
   /** Queues every producer, or runs or wakes one handler. */
@@ -158,6 +189,11 @@ export class Operator {
 
   step(workflow: WorkflowId, by: By): Promise<Decided> {
     return this.#on(workflow, by, (_, person, open) => stepOnce(open, person));
+  }
+
+  /** A person has seen it, and lets it rest. */
+  acknowledge(workflow: WorkflowId, item: { id: InboxId; kind: InboxKind }, by: By): Promise<Decided> {
+    return this.#on(workflow, by, (facts, person) => acknowledge(facts, item, person));
   }
 
   /** What a run of this workflow waited for is there again: reconnected, granted, bound. */
@@ -237,14 +273,16 @@ export class Operator {
     return this.#apply(change);
   }
 
-  async #apply(change: Change): Promise<Decided> {
+  async #apply(change: Change, run: RunId | undefined = change.expect.run?.id): Promise<Decided> {
     const { store } = this.#parts;
     const result = await store.apply(change, { level: "durable", fence: store.fence }); // (P1)
     this.#hooks.poke();
     if (result.ok) return { ok: true };
     if (result.because === "not-idle")
       return { ok: false, code: "run_active", message: "a run of it is open" };
-    return { ok: false, code: "changed", message: "somebody or something was faster: look again" }; // (P2)
+    const now = run === undefined ? undefined : await store.run(run);
+    if (now) return this.#tooLate(now); // (P2)
+    return { ok: false, code: "changed", message: "somebody or something was faster: look again" };
   }
 }
 
@@ -257,12 +295,7 @@ const noHandler = (name: string): Refused => ({
   code: "wrong_state",
 });
 
-function staleness({ run, mutation }: RunFacts, expect: Expectation): Decided | undefined {
-  const same =
-    (expect.status === undefined || expect.status === run.status) &&
-    (expect.ledger === undefined || expect.ledger === (mutation?.status ?? "none")) &&
-    (expect.revision === undefined || expect.revision === run.revision);
-  if (same) return undefined;
-  const who = run.resolution ? ` by ${run.resolution.by} (${run.resolution.action})` : "";
-  return { ok: false, code: "changed", message: `the run has changed since you looked${who}` };
+function isStale({ run, mutation }: RunFacts, expect: Expectation): boolean {
+  const { status = run.status, ledger = mutation?.status ?? "none", revision = run.revision } = expect;
+  return status !== run.status || ledger !== (mutation?.status ?? "none") || revision !== run.revision;
 }

@@ -4,6 +4,8 @@
  * R1. A check is claimed in the store before it begins; another host, or a later life of this one, waits its time out.
  * R2. A re-send is the recorded bytes with the recorded key, while the key lives; durable before the first byte.
  * R3. A check that finds nothing to do is not asked for again before the next sweep.
+ * R4. What a check found is judged by the config as it is afterwards: versions only grow, so that one which is still the
+ *     send's was so all along.
  */
 import { backoffDelayMs } from "../core/backoff.ts";
 import type { Change } from "../core/change.ts";
@@ -18,12 +20,14 @@ import { budget } from "./failures.ts";
 import { InFlight } from "./in-flight.ts";
 import type { Parts } from "./parts.ts";
 import { msOf, within } from "./timeout.ts";
-import { leavingCall, recordedCall, toolOf, type WithRow } from "./tools.ts";
+import { canCheck, leavingCall, recordedCall, toolOf, type WithRow } from "./tools.ts";
 
 const AT_ONCE = 8;
 const SWEEP_MS = 30_000;
 /** A claim outlives the check itself by this much. */
 const MARGIN_MS = 5_000;
+/** Of a connection that is gone: no row was ever decided under it. */
+const UNKNOWN_CONFIG = -1;
 
 /** What a check found; of a re-send also what came back. */
 interface Found {
@@ -92,11 +96,11 @@ export class Reconciler {
     if (!(await this.#apply(claim, "durable"))) return false; // (R1)
     const claimed = follow(row, claim) as WithRow;
     if (!isResend(tool, row.mutation, nowMs))
-      return this.#conclude(await this.#ask(claimed, tool, timeoutMs), tool);
+      return this.#conclude(await this.#ask(claimed, tool, timeoutMs));
     const resent = this.#resend(claimed, tool, timeoutMs);
     return this.inFlight.track(
       timeoutMs,
-      resent.then((found) => found !== undefined && this.#conclude(found, tool)),
+      resent.then((found) => found !== undefined && this.#conclude(found)),
     );
   }
 
@@ -143,9 +147,11 @@ export class Reconciler {
     };
   }
 
-  async #conclude(found: Found, tool: Tool | ToolFailure): Promise<boolean> {
+  async #conclude(found: Found): Promise<boolean> {
     const { facts, answer, resent, retryAfterMs = 0 } = found;
     const { mutation } = facts;
+    // As it is now: the check may have asked a connection that was configured anew in the meantime. (R4)
+    const tool = await toolOf(this.#parts, facts, mutation);
     const nowMs = this.#now();
     const policy = this.#policy(facts, tool);
     const patient = { ...policy, delayMs: Math.max(policy.delayMs, retryAfterMs) };
@@ -168,13 +174,13 @@ export class Reconciler {
     const { baseDelayMs, maxDelayMs, maxAttempts, maxElapsedMs } = check;
     const delay = { backoff: "exponential" as const, baseDelayMs, maxDelayMs };
     // Nobody left to ask: no further attempt would say more.
-    const mute = !("class" in tool) && !tool.canCheck && facts.mutation.proof !== "key";
+    const mute = !("class" in tool) && !canCheck(tool, facts.mutation, clock.nowMs());
     return {
       maxAttempts: mute ? 0 : maxAttempts,
       delayMs: backoffDelayMs(delay, facts.mutation.checks, clock.chance()),
       maxElapsedMs,
       proven: { ...budget(this.#parts, facts, { error, ofCall: true }), down: downtime },
-      ...("class" in tool ? {} : { configVersion: tool.configVersion }),
+      configVersion: "class" in tool ? UNKNOWN_CONFIG : tool.configVersion,
     };
   }
 

@@ -27,10 +27,11 @@ export function recordedCall(facts: RunFacts, mutation: Mutation): RecordedCall 
 
 /** As it leaves: it says how far the events have come that it acts on, so that a circle over workflows ends (1.13). */
 export async function leavingCall(
-  { store }: Parts,
+  { store, policies }: Parts,
   facts: RunFacts,
   mutation: Mutation,
 ): Promise<RecordedCall> {
   const { hops } = await store.causes(facts.reserved);
-  return { ...recordedCall(facts, mutation), hops };
+  const { maxHops } = policies.effective("next", facts).limits;
+  return { ...recordedCall(facts, mutation), hops, maxHops };
 }

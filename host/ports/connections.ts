@@ -4,11 +4,41 @@
  * resolves.
  */
 import type { ConnectionId, EpochMs, NamespaceId, WorkflowId } from "../core/ids.ts";
-import type { JsonText } from "../core/workflow.ts";
+import type { Json, JsonText } from "../core/workflow.ts";
 import type { GrantMode } from "./connector.ts";
 
 /** What kind of tools a connector has; absent where this host knows no such connector. */
 export type ToolsOf = (connector: string) => Record<string, "read" | "mutation"> | undefined;
+
+/** What of a config or of secrets does not fit its connector, and where. Never holds a value. */
+export interface Misfit {
+  /** `config.baseUrl`, `secrets.token` … */
+  path: string;
+  message: string;
+}
+
+/** What a connection's own check has found; `unknown` where its connector has none. */
+export type Health =
+  | { status: "ok" | "unknown" }
+  | { status: "auth" | "unreachable" | "invalid"; message: string };
+
+/** What a host knows of its connectors, and the keys to their secrets. Nothing of the secrets comes back. */
+export interface Connectors {
+  readonly names: readonly string[];
+  readonly toolsOf: ToolsOf;
+  /** Empty when all fits. Without `secrets` those of `stored` count; `null` is none. */
+  misfits(given: {
+    connector: string;
+    config: Json;
+    secrets?: Json | null;
+    stored?: ConnectionRow;
+  }): Misfit[];
+  /** True when these are what is sealed already. */
+  areStored(row: ConnectionRow, secrets: Json): boolean;
+  seal(of: { namespace: NamespaceId; name: string; version: number; secrets: Json }): string;
+  /** Never rejects. */
+  check(row: ConnectionRow, namespace: string, signal: AbortSignal): Promise<Health>;
+}
 
 export interface ConnectionRow {
   id: ConnectionId;
@@ -55,6 +85,8 @@ export interface ActedBy {
 }
 
 export interface Connections {
+  /** The id of a namespace, which is made if it is not there. */
+  namespace(name: string, atMs: EpochMs): Promise<NamespaceId>;
   behind(workflow: WorkflowId, alias: string): Promise<Behind | undefined>;
   named(namespace: NamespaceId, name: string): Promise<ConnectionRow | undefined>;
   list(namespace: NamespaceId): Promise<ConnectionRow[]>;

@@ -63,6 +63,8 @@ export interface RecordedCall extends ToolCall {
   configVersion: number;
   /** How far the events have come that it acts on. */
   hops?: number;
+  /** How far those that follow may come. */
+  maxHops?: number;
   /** What `before` saw. */
   before?: JsonText;
 }

@@ -62,8 +62,8 @@ export interface RunRecord {
 export interface RunDetail extends RunRecord {
   /** All attempts of the chain, oldest first. */
   chain: Pick<Run, "id" | "attempt" | "phase" | "status" | "version" | "createdAtMs" | "endedAtMs">[];
-  /** The decision that this run made or now owns. */
-  mutation?: Mutation & { history: Send[]; evidence: Evidence[] };
+  /** The decision that this run made or now owns, and the inputs it goes back to. */
+  mutation?: Mutation & { history: Send[]; evidence: Evidence[]; causedBy: InputFace[] };
   /** Deliveries that it holds now; those it used up are in its journal. */
   reserved: DeliveryId[];
   /** Units with a transcript. */
@@ -179,6 +179,15 @@ export interface InputRecord {
   became: Record<DeliveryStatus, number>;
 }
 
+/** One input, and what was changed outside because of it, or was to be; also by events that followed from its own. */
+export interface InputDetail extends InputRecord {
+  workflow: WorkflowId;
+  /** The newest MAX_LIMIT; `outputs` with this input has them all. */
+  outputs: OutputRecord[];
+}
+
+export type InputFace = Pick<InputRecord, "id" | "source" | "type" | "key" | "title">;
+
 export interface InboxRecord {
   id: InboxId;
   kind: InboxKind;
@@ -218,6 +227,13 @@ export interface VersionRecord {
 export interface OutputRecord {
   mutation: Mutation;
   handler: string;
+  /** The inputs that it goes back to, oldest first, MAX_LIMIT at most. */
+  causedBy: InputFace[];
+}
+
+export interface OutputFilter {
+  /** Only what was changed because of this input. */
+  input?: InputId;
 }
 
 export interface Records {
@@ -251,7 +267,12 @@ export interface Records {
   /** Newest first. */
   slots(namespace: NamespaceId, handler: HandlerId, page: PageRequest): Promise<Page<SlotRecord>>;
   /** Newest first. */
-  outputs(namespace: NamespaceId, workflow: WorkflowId, page: PageRequest): Promise<Page<OutputRecord>>;
+  outputs(
+    namespace: NamespaceId,
+    workflow: WorkflowId,
+    page: PageRequest,
+    filter?: OutputFilter,
+  ): Promise<Page<OutputRecord>>;
 
   topics(namespace: NamespaceId, workflow: WorkflowId): Promise<TopicRecord[]>;
   /** Newest first. */
@@ -264,9 +285,12 @@ export interface Records {
   ): Promise<Page<EventRecord>>;
   /** Newest first. */
   inputs(namespace: NamespaceId, workflow: WorkflowId, page: PageRequest): Promise<Page<InputRecord>>;
+  input(namespace: NamespaceId, id: InputId): Promise<InputDetail | undefined>;
 
   /** Open items, oldest first. */
   inbox(namespace: NamespaceId, filter: { kind?: InboxKind }, page: PageRequest): Promise<Page<InboxRecord>>;
+  /** While it is open. */
+  inboxItem(namespace: NamespaceId, id: InboxId): Promise<InboxRecord | undefined>;
   inboxCount(namespace: NamespaceId): Promise<number>;
   /** Newest first. */
   audit(namespace: NamespaceId, page: PageRequest): Promise<Page<AuditRecord>>;

@@ -7,7 +7,16 @@ import type { Change, Fence, VersionRow } from "../core/change.ts";
 import type { DeliveryStatus } from "../core/event.ts";
 import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
 import type { StatedIntent } from "../core/intent.ts";
-import type { DeliveryId, EpochMs, HandlerId, InputId, NamespaceId, RunId, WorkflowId } from "../core/ids.ts";
+import type {
+  DeliveryId,
+  EpochMs,
+  HandlerId,
+  InputId,
+  MutationId,
+  NamespaceId,
+  RunId,
+  WorkflowId,
+} from "../core/ids.ts";
 import type { Published } from "../core/journal.ts";
 import type { Mutation } from "../core/mutation.ts";
 import type { DeliveryFacts } from "../core/operate.ts";
@@ -50,6 +59,14 @@ export interface PendingEvent {
   publishedAtMs: EpochMs;
   /** Only where it was asked for: this one is not pending, or not any more. */
   settled?: { status: Exclude<DeliveryStatus, "pending">; atMs?: EpochMs };
+}
+
+/** Who has moved a run, what by, and when: for whoever was a moment too late. */
+export interface LastWord {
+  /** A person, or `host`. */
+  by: string;
+  action: string;
+  atMs: EpochMs;
 }
 
 /** What an earlier attempt of a chain decided to change outside. */
@@ -95,6 +112,12 @@ export interface Store extends AsyncDisposable {
 
   /** The outside changes that earlier attempts of this run's chain decided on, oldest first; the last hundred attempts. */
   attempted(run: RunId): Promise<Attempted[]>;
+
+  /** A person has allowed this decision, for itself or beforehand. */
+  approved(mutation: MutationId): Promise<boolean>;
+
+  /** The newest of what people decided about the run, what settled its ledger row, and what ended it. */
+  lastWord(run: RunId): Promise<LastWord | undefined>;
 
   /**
    * Pending events of a consumer's topic, oldest first; with `messageIds` only those, and with `settled` the newest

@@ -135,6 +135,13 @@ export const WORK_LAWS: readonly Law[] = [
   },
   {
     invariant: 27,
+    says: "the inputs behind a decision are of its workflow",
+    table: "mutations",
+    broken: `SELECT m.id, 'input ' || i.id AS what FROM mutations m JOIN output_causes c ON c.mutation = m.id
+      JOIN inputs i ON i.id = c.input WHERE m.workflow = @workflow AND i.workflow <> m.workflow`,
+  },
+  {
+    invariant: 27,
     says: "an inbox item is about a run and a handler of its workflow",
     table: "inbox",
     broken: `SELECT i.id, i.kind AS what FROM inbox i LEFT JOIN runs r ON r.id = i.run

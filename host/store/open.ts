@@ -180,6 +180,12 @@ export class SqliteStore implements Store {
   async attempted(run: number) {
     return this.#read.attempted(run);
   }
+  async approved(mutation: number) {
+    return this.#read.approved(mutation);
+  }
+  async lastWord(run: number) {
+    return this.#read.lastWord(run);
+  }
   async causes(deliveries: readonly number[], otherwise?: Parameters<Store["causes"]>[1]) {
     return this.#read.causes(deliveries, otherwise);
   }

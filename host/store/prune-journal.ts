@@ -102,7 +102,12 @@ class Forgettable {
       runs.delete(id);
       pending.delete(id);
     }
-    const removeRow = remove("sends WHERE mutation", "evidence WHERE mutation", "mutations WHERE id");
+    const removeRow = remove(
+      "sends WHERE mutation",
+      "evidence WHERE mutation",
+      "output_causes WHERE mutation",
+      "mutations WHERE id",
+    );
     for (const id of this.#mutations) {
       removeRow(id);
       mutations.delete(id);

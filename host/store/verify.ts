@@ -13,7 +13,8 @@ import { type DeliveryFace, nothingYet, type Rebuilt, rebuild } from "../core/re
 import type { Run } from "../core/run.ts";
 import { type Finding, workflowIds } from "./doctor.ts";
 import { type Cell, fromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "./rows.ts";
-import { auditHash, hash } from "./sqlite/records.ts";
+import { auditHash } from "./sqlite/audit.ts";
+import { hash } from "./sqlite/records.ts";
 import { Statements } from "./sqlite/statements.ts";
 
 export function verify(db: Database, { workflow }: { workflow?: number } = {}): Finding[] {

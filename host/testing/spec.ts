@@ -51,13 +51,18 @@ export const labelOf = ({ connector, tool }: ConnectorSpec): string => `${connec
 
 /** The connection as the host would open it. */
 export function openOn({ connector }: ConnectorSpec, { config, secrets }: Outside): OpenConnection {
-  return {
+  const connection: OpenConnection = {
     namespace: "default",
     name: "outside",
     config: connector.config.parse(config),
     secrets: connector.secrets.parse(secrets ?? {}),
     configVersion: 1,
+    hide: () => {},
+    replaceSecrets: async (changed) => {
+      connection.secrets = connector.secrets.parse(changed);
+    },
   };
+  return connection;
 }
 
 /** What the tool says about itself; without a word it is `lookup` if it can reconcile. */

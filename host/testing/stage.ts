@@ -33,10 +33,14 @@ export class Stage implements AsyncDisposable {
 
   private constructor(cast: Cast, data: string | undefined) {
     const connector = this.#watched(cast.connector);
+    let { secrets } = cast;
     const world = new ConnectorWorld({
       connections: connectionsOf(cast),
       registry: { get: () => connector },
-      open: () => cast.secrets,
+      open: () => secrets,
+      replace: async (_, changed) => {
+        secrets = changed;
+      },
       defaultGrant: "allow",
     });
     this.#host = createHost({

@@ -247,7 +247,7 @@ async function asked(
 const contextOf = (n: number, signal: AbortSignal) => ({
   signal,
   idempotencyKey: `kit-decision-${n}`,
-  origin: { workflow: 1, hops: 0 },
+  origin: { workflow: 1, hops: 0, maxHops: 100 },
 });
 
 async function inTime<Value>(

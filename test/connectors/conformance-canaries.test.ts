@@ -211,7 +211,6 @@ const inHost: [what: string, fault: string, says: RegExp][] = [
   ["says notApplied without looking", "dropped-after-effect", /2 effects/],
   ["says applied without looking", "dropped-after-send", /the run is done, and 0 effects/],
   ["promises a proof and is never sure", "dropped-after-effect", /class lookup, and a person is asked/],
-  ["throws an error that is not typed", "unauthorized", /a person is asked|2 effects|does not come/],
   ["makes its effect in the check", "dropped-after-effect", /2 effects/],
   ["claims success whatever comes back", "dropped-after-send", /the run is done, and 0 effects/],
 ];

@@ -21,6 +21,8 @@ function opened(service: Pick<MailService, "config" | "secrets">, { config, secr
     config: smtp.config.parse({ ...(service.config as object), ...config }),
     secrets: smtp.secrets.parse(secrets ?? service.secrets ?? {}),
     configVersion: 1,
+    hide: () => {},
+    replaceSecrets: async () => {},
   } satisfies OpenConnection;
 }
 
@@ -31,7 +33,7 @@ function send(
 ): Promise<SendAnswer> {
   const tool = connector.tools["send"];
   if (tool?.kind !== "mutation") throw new Error("no send");
-  const context = { idempotencyKey: key, signal, origin: { workflow: 1, hops: 0 } };
+  const context = { idempotencyKey: key, signal, origin: { workflow: 1, hops: 0, maxHops: 100 } };
   return invokeMutation(tool, { connection, args: JSON.stringify(mail), label: "post.send", context });
 }
 

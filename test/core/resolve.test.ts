@@ -147,7 +147,7 @@ describe("6 effects", () => {
     const change = did(approval, { action: "approve" });
     expect(runSet(change)).toEqual({
       readyAtMs: NOW,
-      resolution: { by: "ann", action: "approve", atMs: NOW, note: "because" },
+      resolution: { by: "ann", action: "approve", atMs: NOW, note: "because", grantVersion: 0 },
     });
     expect(writes(change, "mutation.set")).toEqual([]);
     expect(writes(change, "inbox.close")).toEqual([{ do: "inbox.close", run: ID.run }]);

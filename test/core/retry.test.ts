@@ -407,7 +407,7 @@ describe("3.3, 3.4 an approved call is executed exactly as shown or not at all",
       pauseReason: "approval",
       phase: "mutating",
       readyAtMs: NOW,
-      ...person("approve"),
+      resolution: { ...person("approve").resolution, grantVersion: 0 },
       ...more,
     },
     row: "proposed",
@@ -416,6 +416,7 @@ describe("3.3, 3.4 an approved call is executed exactly as shown or not at all",
   const call = {
     send: { n: 1, atMs: NOW, bytesHash: "b", idempotencyKey: "key-1" },
     isGranted: true,
+    grantVersion: 0,
     connection: "bank-prod",
     configVersion: 4,
   };
@@ -439,6 +440,7 @@ describe("3.3, 3.4 an approved call is executed exactly as shown or not at all",
 
   test.each([
     ["the grant", { isGranted: false }],
+    ["the grant, and back again", { grantVersion: 7 }],
     ["the connection", { connection: "bank-test" }],
     ["the config version", { configVersion: 5 }],
   ])("3.4 if %s changed the approval is void: row failed, not sent, new run by 3.1", (_, more) => {

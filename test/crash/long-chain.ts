@@ -140,7 +140,13 @@ export class LongChain {
       claimApproved(
         facts,
         { ...again, id: again.id },
-        { send: this.#send(facts, atMs), isGranted: true, connection: "bank", configVersion: 1 },
+        {
+          send: this.#send(facts, atMs),
+          isGranted: true,
+          grantVersion: 0,
+          connection: "bank",
+          configVersion: 1,
+        },
         atMs,
       ),
     );

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { Pages } from "../../host/store/sqlite/pages.ts";
 import { feed } from "../../host/engine/feed.ts";
 import {
   ANN,
@@ -303,4 +304,37 @@ test("10 a transcript beyond its cap is kept without its answers", async () => {
   const body = h.store.db.prepare("SELECT body_json FROM blobs").pluck().get() as string;
   expect(JSON.parse(body)).toMatchObject({ truncated: true, nowMs: h.clock.nowMs() });
   expect(body.length).toBeLessThan(300);
+});
+
+test("8 what was changed because of an input includes what followed from next", async () => {
+  await using h = await harness();
+  const register: Play = (ctx) => {
+    const input = ctx.registerInput({
+      source: "mail",
+      type: "email",
+      id: "7",
+      title: "Email from alice: Q4",
+    });
+    ctx.publish("order", { messageId: "a", payload: {}, input });
+  };
+  const handOn: Play = (ctx, { data }: { data: { ids: string[] } }) => {
+    for (const id of data.ids) ctx.publish("booked", { messageId: id, payload: {} });
+  };
+  await h.deploy("w", {
+    producers: { mail: { every: "1d", publishes: ["order"], handler: register } },
+    consumers: {
+      book: { on: "order", publishes: ["booked"], prepare: take("order"), mutate: post, next: handOn },
+      tell: { on: "booked", prepare: take("booked"), mutate: post },
+    },
+  });
+  const pages = new Pages(h.store.db);
+  const namespace = (await pages.namespace("default")) as number;
+  const [input] = (await pages.inputs(namespace, h.id(), {})).items;
+  const found = await pages.input(namespace, input?.id as number);
+  expect(found?.became).toMatchObject({ consumed: 2 });
+  expect(found?.outputs.map((one) => [one.handler, one.mutation.status])).toEqual([
+    ["tell", "applied"],
+    ["book", "applied"],
+  ]);
+  expect(found?.outputs[0]?.causedBy).toMatchObject([{ title: "Email from alice: Q4" }]);
 });

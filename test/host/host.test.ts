@@ -46,6 +46,7 @@ function folder(): string {
 function make(options: HostOptions = {}) {
   const waiting: { fits: (event: HostEvent) => boolean; done: (event: HostEvent) => void }[] = [];
   const host = createHost({
+    world: worlds.memory(),
     ...options,
     observe: (event) => {
       for (const one of waiting) if (one.fits(event)) one.done(event);

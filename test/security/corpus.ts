@@ -277,7 +277,7 @@ const MEMORY_BOMBS: Attack[] = [
   ),
   memory(
     "a buffer that grows in place",
-    "const b = new ArrayBuffer(8, { maxByteLength: 2 ** 32 }); for (let n = 1 << 20; ; n += 1 << 20) { b.resize(n); new Uint8Array(b).fill(1); }",
+    "const b = new ArrayBuffer(8, { maxByteLength: 2 ** 32 }); for (let n = 1 << 20; ; n += 1 << 20) { b.resize(n); new Uint8Array(b, n - (1 << 20)).fill(1); }",
     MEMORY,
   ),
   memory(

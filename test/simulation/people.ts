@@ -2,16 +2,20 @@
  * People around the host: they publish, decide, deploy, pause, and are sometimes wrong. What they were told was done is
  * remembered here, outside every life of the host, so that it can be asked for at the end.
  */
+import type { ApprovalScope } from "../../host/core/approval.ts";
+import type { GrantMode, Write } from "../../host/core/change.ts";
 import type { Decision } from "../../host/core/resolve.ts";
+import { accessChange } from "../../host/engine/access.ts";
 import type { Engine } from "../../host/engine/engine.ts";
 import { feed } from "../../host/engine/feed.ts";
-import type { By } from "../../host/engine/operator.ts";
+import type { By, Decided, Expectation } from "../../host/engine/operator.ts";
 import { scriptsOf } from "../../host/engine/scripts.ts";
 import type { Store } from "../../host/ports/store.ts";
 import type { Disk } from "./disk.ts";
 import type { Kernel } from "./kernel.ts";
 import { nextEdition, type Program } from "./programs.ts";
-import type { SimWorld } from "./sim-world.ts";
+import { CONNECTION_NAMES } from "./sim-access.ts";
+import { MUTATIONS, type SimWorld } from "./sim-world.ts";
 
 /** One life of the host, as people meet it. */
 export interface Life {
@@ -36,7 +40,11 @@ export const ACTS = [
   "archive",
   "edit state",
 ] as const;
-export type Act = (typeof ACTS)[number];
+/** In a world that is not steady. */
+export const RESTLESS_ACTS = ["configure", "rebind", "grant", "grant", "two at once", "two at once"] as const;
+export type Act = (typeof ACTS)[number] | (typeof RESTLESS_ACTS)[number];
+
+const ALLOWED_MS = 400_000;
 
 /** Answered by a decision about a run; the ids it was about. */
 interface Answered {
@@ -49,6 +57,7 @@ export class People {
   /** Notes of acts that were acknowledged. */
   readonly acknowledged = new Set<string>();
   onAcknowledged: (fact: string) => void = () => {};
+  problem: (message: string) => void = () => {};
   readonly published = new Set<string>();
   readonly answers: Answered[] = [];
   /** `workflow/consumer/id`: may have no effect, or more than one. */
@@ -89,6 +98,8 @@ export class People {
       await this.#wait(dice.between(5_000, 90_000));
       if (!goesOn()) return;
       const workflow = dice.pick([...this.#programs.keys()]);
+      const known = this.#workflow(workflow);
+      if (known) this.#world.strange(known["id"] as number);
       await this.#act(dice.pick(this.#allowed), workflow, life);
     }
   }
@@ -124,6 +135,7 @@ export class People {
     if (workflow["mode"] === "step") await operator.setMode(id, "auto", by);
     const run = this.#openRun(id);
     if (!run || run["status"] === "active" || run["ready_at"] !== null) return;
+    if (run["pause_reason"] === "permission") return this.#grant(id, "allow", by, life);
     if (run["pause_reason"] === "auth" || run["pause_reason"] === "step")
       return void (await (run["pause_reason"] === "auth"
         ? operator.unblock(id, "auth", by)
@@ -208,6 +220,18 @@ export class People {
         }
         return;
       }
+      case "configure": {
+        // New secrets come with it: who was not let in may be now.
+        this.#world.access.configure(dice.pick(CONNECTION_NAMES));
+        this.#world.revoked = false;
+        return this.#acknowledge(by.note, await life.engine.operator.unblock(id, "auth", by));
+      }
+      case "rebind":
+        return this.#access(id, [this.#world.access.bind(dice.pick(CONNECTION_NAMES))], by, life);
+      case "grant":
+        return this.#grant(id, dice.pick(["allow", "approve", "approve", "deny"] as const), by, life);
+      case "two at once":
+        return this.#twoAtOnce(id, life);
       case "reconnect":
         this.#world.revoked = false;
         return this.#acknowledge(by.note, await life.engine.operator.unblock(id, "auth", by));
@@ -226,7 +250,7 @@ export class People {
     }
     if (status === "proposed" && run["pause_reason"] === "approval") {
       // Without a draw of its own: what the known seeds found stays where it was found.
-      const beyond = Number(run["id"]) % 4 === 0 ? { scope: { next: 2 } } : {};
+      const beyond = this.#beyond(run);
       if (dice.hits(0.7)) return { action: "approve", ...beyond };
       return { action: "reject", deliveries: dice.hits(0.5) ? "skip" : "release" };
     }
@@ -235,7 +259,49 @@ export class People {
     return { action: "close", deliveries, ...(dice.hits(0.3) ? { force: true } : {}) };
   }
 
-  async #decide(run: Row, decision: Decision, life: Life): Promise<void> {
+  #beyond(run: Row): { scope?: ApprovalScope } {
+    const id = Number(run["id"]);
+    if (id % 4 === 0) return { scope: { next: 2 } };
+    const restless = this.#allowed.some((one) => one === "grant" || one === "two at once");
+    return restless && id % 4 === 1 ? { scope: { untilMs: this.#kernel.nowMs() + ALLOWED_MS } } : {};
+  }
+
+  /** Every tool that changes something; runs that waited for it go on. */
+  async #grant(workflow: number, mode: GrantMode, by: By & { note: string }, life: Life): Promise<void> {
+    const tools =
+      mode === "allow" ? Object.keys(MUTATIONS) : [this.#kernel.dice.pick(Object.keys(MUTATIONS))];
+    const writes = tools.map((tool) => this.#world.access.grant(workflow, tool, mode));
+    await this.#access(workflow, writes, by, life);
+    await life.engine.operator.unblock(workflow, "permission", by);
+  }
+
+  async #access(workflow: number, writes: Write[], by: By & { note: string }, life: Life): Promise<void> {
+    const { store, engine } = life;
+    const change = accessChange(workflow, writes, { ...by, atMs: this.#kernel.nowMs() });
+    const { ok } = await store.apply(change, { level: "durable", fence: store.fence });
+    this.#acknowledge(by.note, { ok });
+    engine.poke();
+  }
+
+  /** Two operators look at the same run and answer: one is heard, and the other is told who was. (24) */
+  async #twoAtOnce(workflow: number, life: Life): Promise<void> {
+    const run = this.#openRun(workflow);
+    if (!run || run["status"] === "active") return;
+    const seen = { revision: run["revision"] as number };
+    const first = this.#decide(run, this.#opinion(run), life, seen);
+    if (this.#kernel.dice.hits(0.5)) await this.#wait(this.#kernel.dice.below(3_000));
+    const both = await Promise.all([first, this.#decide(run, this.#opinion(run), life, seen)]);
+    const won = both.filter((one) => one.ok);
+    if (won.length > 1) this.problem(`invariant 24: run ${String(run["id"])} was decided about twice`);
+    const [lost] = both.filter((one) => !one.ok);
+    this.#kernel.count(`two at once, ${won.length} heard`);
+    if (won.length === 1 && lost && !lost.ok && lost.code === "changed" && !lost.first)
+      this.problem(
+        `invariant 24: who was too late about run ${String(run["id"])} does not hear who was first`,
+      );
+  }
+
+  async #decide(run: Row, decision: Decision, life: Life, seen: Expectation = {}): Promise<Decided> {
     const note = this.#note();
     const subjects = this.#subjects(run);
     const row = (run["row"] as number | null) ?? undefined;
@@ -247,8 +313,10 @@ export class People {
     // With nothing to skip or to dead-letter, a close gives back as well.
     if ("deliveries" in decision && (decision.deliveries === "release" || subjects.length === 0))
       this.released.add(`${String(run["workflow_name"])}/${String(run["handler_name"])}`);
-    const decided = await life.engine.operator.decide(run["id"] as number, decision, { by: "person", note });
+    const { operator } = life.engine;
+    const decided = await operator.decide(run["id"] as number, decision, { by: "person", note }, seen);
     this.#acknowledge(note, decided);
+    return decided;
   }
 
   /** Whether the act is accepted or not: it may have been applied without anybody having heard. */
@@ -350,7 +418,7 @@ export class People {
 
   #openRun(workflow: number): Row | undefined {
     return this.#all(
-      `SELECT r.id, r.status, r.pause_reason, r.ready_at, r.handler, h.name AS handler_name, w.name AS workflow_name,
+      `SELECT r.id, r.revision, r.status, r.pause_reason, r.ready_at, r.handler, h.name AS handler_name, w.name AS workflow_name,
          m.id AS row, m.status AS row_status
        FROM runs r JOIN handlers h ON h.id = r.handler JOIN workflows w ON w.id = r.workflow
        LEFT JOIN mutations m ON m.owner_run = r.id WHERE r.workflow = ? AND r.open = 1`,

@@ -33,10 +33,14 @@ describe("bugs planted in a copy of the host", () => {
     expect(hunt(garden.plant([]), 10)).toEqual({});
   });
 
-  test.each(BUGS.map(([what, ...patches]) => ({ what, patches })))("caught: $what", ({ what, patches }) => {
-    const { by, problem } = hunt(garden.plant(patches), SEEDS);
-    expect(by, `nobody noticed: ${what}`).toBeDefined();
-    caught++;
-    process.stdout.write(`planted "${what}" was caught by ${by}: ${problem?.slice(0, 150)}\n`);
-  });
+  test.each(BUGS.map(([what, ...patches]) => ({ what, patches })))(
+    "caught: $what",
+    ({ what, patches }) => {
+      const { by, problem } = hunt(garden.plant(patches), SEEDS);
+      expect(by, `nobody noticed: ${what}`).toBeDefined();
+      caught++;
+      process.stdout.write(`planted "${what}" was caught by ${by}: ${problem?.slice(0, 150)}\n`);
+    },
+    300_000,
+  );
 });

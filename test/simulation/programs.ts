@@ -5,7 +5,7 @@
 import type { Manifest, Schedule } from "../../host/core/workflow.ts";
 import type { Compilation, Upload } from "../../host/ports/sandbox.ts";
 import type { Chance } from "./kernel.ts";
-import { MUTATIONS, type MutationTool } from "./sim-world.ts";
+import { MUTATIONS, type MutationTool, STEADY_TOOLS } from "./sim-world.ts";
 
 export interface ProducerProgram {
   schedule: Schedule;
@@ -41,6 +41,8 @@ export interface Program {
   inlets: string[];
   /** The consumer `extra`, while it is dropped. */
   spare?: ConsumerProgram;
+  /** Nobody touches its connections and grants, and it makes no call that compares. */
+  steady?: boolean;
   /** This version throws here, every time. */
   flaw?: { handler: string; unit: "producer" | "prepare" | "mutate" | "next" };
 }
@@ -59,6 +61,7 @@ export const SHAPES: Record<string, ConsumerProgram> = {
   "only prepare": { topics: ["made"], batch: 2 },
   declining: { topics: ["made"], batch: 0 },
   waking: { topics: ["made"], batch: 1, wakeMs: 60_000, reads: true },
+  conditional: { topics: ["made"], batch: 2, tool: "swap", publishes: "followed" },
   correlating: { topics: ["made", "paid"], batch: 2, tool: "post" },
 };
 
@@ -80,7 +83,7 @@ export function shapeProgram(shape: string): Program {
 export function generate(
   dice: Chance,
   name: string,
-  { keyed, patient }: { keyed: boolean; patient: boolean },
+  { keyed, patient, steady }: { keyed: boolean; patient: boolean; steady: boolean },
 ): Program {
   const producers: Program["producers"] = {
     poll: {
@@ -91,20 +94,20 @@ export function generate(
   };
   if (dice.hits(0.3)) producers["tick"] = { schedule: EVERY_10_MIN, topics: ["ticked"], count: 1 };
   const inlets = dice.hits(0.6) || patient ? ["ordered"] : [];
-  const consumers: Program["consumers"] = { first: consumer(dice, ["made"], "followed") };
-  if (consumers["first"]?.publishes !== undefined) consumers["second"] = consumer(dice, ["followed"]);
+  const consumers: Program["consumers"] = { first: consumer(dice, steady, ["made"], "followed") };
+  if (consumers["first"]?.publishes !== undefined) consumers["second"] = consumer(dice, steady, ["followed"]);
   if (producers["poll"]?.topics.includes("paid"))
-    consumers["match"] = { topics: ["made", "paid"], batch: 2, ...maybeTool(dice, 0.5) };
+    consumers["match"] = { topics: ["made", "paid"], batch: 2, ...maybeTool(dice, steady, 0.5) };
   if (producers["tick"]) consumers["idle"] = { topics: ["ticked"], batch: 0, wakeMs: 90_000 };
   if (inlets.length > 0)
     consumers["desk"] = {
-      ...consumer(dice, ["ordered"], "delivered"),
+      ...consumer(dice, steady, ["ordered"], "delivered"),
       ...(dice.hits(0.4) ? { needs: dice.between(2, 4) } : {}),
     };
   if (patient) consumers["desk"] = { topics: ["ordered"], batch: 5, needs: 4, publishes: "delivered" };
-  if (dice.hits(0.3)) consumers["extra"] = consumer(dice, ["made"]);
+  if (dice.hits(0.3)) consumers["extra"] = consumer(dice, steady, ["made"]);
   if (keyed) for (const one of Object.values(consumers)) if (one.tool) one.tool = "put";
-  const program: Program = { name, edition: 1, producers, consumers, inlets };
+  const program: Program = { name, edition: 1, producers, consumers, inlets, steady };
   if (dice.hits(0.25)) {
     const handler = dice.pick(Object.keys(consumers));
     const { publishes, tool } = consumers[handler] as ConsumerProgram;
@@ -114,11 +117,11 @@ export function generate(
   return program;
 }
 
-function consumer(dice: Chance, topics: string[], publishes?: string): ConsumerProgram {
+function consumer(dice: Chance, steady: boolean, topics: string[], publishes?: string): ConsumerProgram {
   return {
     topics,
     batch: dice.between(1, 5),
-    ...maybeTool(dice, 0.7),
+    ...maybeTool(dice, steady, 0.7),
     ...(publishes !== undefined && dice.hits(0.6) ? { publishes } : {}),
     ...(dice.hits(0.15) ? { needs: 2 } : {}),
     ...(dice.hits(0.2) ? { wakeMs: dice.between(20_000, 200_000) } : {}),
@@ -126,9 +129,13 @@ function consumer(dice: Chance, topics: string[], publishes?: string): ConsumerP
   };
 }
 
-function maybeTool(dice: Chance, chance: number): { tool?: MutationTool; abstains?: number } {
+function maybeTool(
+  dice: Chance,
+  steady: boolean,
+  chance: number,
+): { tool?: MutationTool; abstains?: number } {
   if (!dice.hits(chance)) return {};
-  const tools = Object.keys(MUTATIONS) as MutationTool[];
+  const tools: readonly MutationTool[] = steady ? STEADY_TOOLS : (Object.keys(MUTATIONS) as MutationTool[]);
   return { tool: dice.pick(tools), ...(dice.hits(0.2) ? { abstains: 2 } : {}) };
 }
 
@@ -139,7 +146,11 @@ export function nextEdition(dice: Chance, last: Program, daring: boolean): Progr
   if (!daring) return { ...program, edition };
   const { extra, ...others } = program.consumers;
   if (extra) return { ...program, edition, consumers: others, spare: extra };
-  return { ...program, edition, consumers: { ...others, extra: program.spare ?? consumer(dice, ["made"]) } };
+  return {
+    ...program,
+    edition,
+    consumers: { ...others, extra: program.spare ?? consumer(dice, program.steady ?? true, ["made"]) },
+  };
 }
 
 const parsed = new Map<string, Program>();

@@ -1,7 +1,7 @@
 /** A failing simulation → the smallest one found that still fails, as a story that can be read and repeated. */
 import { execFileSync } from "node:child_process";
 import { FAULTS, simulate, type Simulated, type SimulationOptions } from "./simulate.ts";
-import { ACTS } from "./people.ts";
+import { ACTS, RESTLESS_ACTS } from "./people.ts";
 
 const MOST_TRIES = 120;
 
@@ -22,7 +22,7 @@ async function shrink(given: SimulationOptions): Promise<Shrunk> {
   };
   if (given.programs === undefined) {
     await attempt({ ...best.options, workflows: 1 });
-    for (const what of [...new Set(ACTS), ...FAULTS])
+    for (const what of [...new Set([...ACTS, ...RESTLESS_ACTS]), ...FAULTS])
       await attempt({ ...best.options, without: [...(best.options.without ?? []), what] });
   }
   for (let stormMs = best.options.stormMs ?? 1_500_000; stormMs > 20_000; stormMs /= 2)

@@ -3,7 +3,8 @@
  * faults lie before and after the effect; a call may have its effect after the host that made it is dead.
  *
  * Tools differ in how their outcome can be proved: `post` can be looked up, `put` carries a key that the service honours,
- * `blind` can be neither, `ask` needs an approval and can be looked up, `wire` needs an approval and carries a key.
+ * `blind` can be neither, `ask` needs an approval and can be looked up, `wire` needs an approval and carries a key,
+ * `swap` changes only what is still as it was seen before. What a tool's connection is, and what is granted, people change.
  */
 import type {
   CheckAnswer,
@@ -16,6 +17,7 @@ import type {
   World,
 } from "../../host/ports/connector.ts";
 import type { Kernel } from "./kernel.ts";
+import type { SimAccess } from "./sim-access.ts";
 
 export const MUTATIONS = {
   post: { proof: "lookup", canCheck: true, grant: "allow" },
@@ -23,7 +25,11 @@ export const MUTATIONS = {
   blind: { proof: "none", canCheck: false, grant: "allow" },
   ask: { proof: "lookup", canCheck: true, grant: "approve" },
   wire: { proof: "key", canCheck: true, grant: "approve" },
+  swap: { proof: "conditional", canCheck: true, grant: "allow" },
 } as const;
+
+/** Those of a world whose connections nobody touches. */
+export const STEADY_TOOLS = ["post", "put", "blind", "ask", "wire"] as const;
 
 export type MutationTool = keyof typeof MUTATIONS;
 
@@ -42,13 +48,17 @@ const SEND_FAULTS = [
 ] as const;
 
 const CHECK_FAULTS = ["check unsure", "check throws", "check unauthorised"] as const;
+/** Of a world that is not steady. */
+const RESTLESS_FAULTS = ["check hangs", "check answers too late", "stranger"] as const;
 const READ_FAULTS = ["read fails", "read limited", "read unauthorised"] as const;
 
 export type WorldFault =
   | (typeof SEND_FAULTS)[number]
   | (typeof CHECK_FAULTS)[number]
+  | (typeof RESTLESS_FAULTS)[number]
   | (typeof READ_FAULTS)[number];
 export const WORLD_FAULTS: readonly WorldFault[] = [...SEND_FAULTS, ...CHECK_FAULTS, ...READ_FAULTS];
+export const RESTLESS: readonly WorldFault[] = RESTLESS_FAULTS;
 
 /** Chances in [0, 1]; what is not there does not happen. */
 export type WorldWeather = Partial<Record<WorldFault, number>>;
@@ -84,15 +94,21 @@ export class SimWorld implements World {
   /** Judges a send at the moment it leaves; gives the ledger row it belongs to. */
   onSend: (call: RecordedCall) => number = () => 0;
   problem: (message: string) => void = () => {};
+  readonly access: SimAccess;
+  /** Key of a decision → the config that its last check was answered under. */
+  readonly answeredUnder = new Map<string, number>();
   readonly #kernel: Kernel;
+  /** What `swap` compares with, by workflow. */
+  readonly #editions = new Map<number, number>();
   readonly #byKey = new Map<string, SentDecision>();
   /** Keys whose effect took place: the service makes no second one. */
   readonly #honoured = new Set<string>();
   /** When a service wants to hear of a call again, unless somebody insists. */
   readonly #wishes = new Map<string, { untilMs: number; acts: number }>();
 
-  constructor(kernel: Kernel) {
+  constructor(kernel: Kernel, access: SimAccess) {
     this.#kernel = kernel;
+    this.access = access;
   }
 
   /** What it was told, and did not write down, the host has forgotten. */
@@ -100,13 +116,20 @@ export class SimWorld implements World {
     this.#wishes.clear();
   }
 
-  async tool({ alias, tool }: Pick<ToolCall, "alias" | "tool">): Promise<Tool | ToolFailure> {
+  async tool({
+    workflow,
+    alias,
+    tool,
+    connection,
+  }: Pick<ToolCall, "workflow" | "alias" | "tool"> & { connection?: string }): Promise<Tool | ToolFailure> {
     const mutation = MUTATIONS[tool as MutationTool] as (typeof MUTATIONS)[MutationTool] | undefined;
+    const behind = mutation
+      ? this.access.tell(workflow, tool, mutation.grant, connection)
+      : { connection: alias, configVersion: 1, grant: "allow" as const };
     return {
       kind: mutation ? "mutation" : "read",
-      connection: alias,
-      configVersion: 1,
-      grant: mutation?.grant ?? "allow",
+      ...behind,
+      ...(tool === "swap" ? { looksBefore: true } : {}),
       proof: mutation?.proof ?? "none",
       canCheck: mutation?.canCheck ?? false,
       settleMs: SETTLE_MS,
@@ -119,6 +142,12 @@ export class SimWorld implements World {
 
   async fingerprint({ args }: RecordedCall): Promise<string> {
     return args;
+  }
+
+  before({ workflow }: ToolCall): Promise<string | undefined> {
+    return this.#kernel.task("world is looked at", () =>
+      this.#fault(READ_FAULTS) ? undefined : String(this.#editions.get(workflow) ?? 1),
+    );
   }
 
   read(call: ToolCall): Promise<ReadAnswer> {
@@ -134,6 +163,9 @@ export class SimWorld implements World {
   }
 
   async send(call: RecordedCall): Promise<SendAnswer> {
+    // The host's own door: what was decided under another config does not leave.
+    if (this.access.configVersion(call.connection) !== call.configVersion)
+      return this.#kernel.task("not sent: configured anew", () => failed("transient", "connection-changed"));
     const decision = await this.#kernel.task(`world receives ${call.tool} ${call.args}`, () =>
       this.#receive(call),
     );
@@ -151,6 +183,7 @@ export class SimWorld implements World {
       this.revoked = true;
       return answer("unauthorised", failed("auth", "unauthorised"));
     }
+    if (!this.#matches(call)) return answer("not as it was", failed("precondition", "http-412"));
     switch (fault) {
       case "refused":
         return answer("refused", failed("transient", "connection-refused"));
@@ -162,7 +195,7 @@ export class SimWorld implements World {
       case "timeout before the effect":
         return answer("nothing", LOST);
       case "late effect":
-        void this.#effect(decision, this.#kernel.dice.between(1, SETTLE_MS - 5_000));
+        void this.#effect(decision, this.#kernel.dice.between(1, SETTLE_MS - 5_000), call.before);
         return answer("nothing, and acts later", LOST);
       case "timeout after the effect":
         await this.#effect(decision);
@@ -188,6 +221,9 @@ export class SimWorld implements World {
 
   /** Asked at the moment of the answer; late effects make an early `notApplied` wrong, which is why nobody may believe it. */
   async check(call: RecordedCall): Promise<CheckAnswer> {
+    if (this.#fault(["check hangs"])) return new Promise<never>(() => {});
+    if (this.#fault(["check answers too late"]))
+      await this.#kernel.later(TOO_LATE_MS, "world thinks about a check", () => undefined);
     await this.#kernel.task(`world is asked about ${call.tool}`, () => undefined);
     const fault = this.#fault(CHECK_FAULTS);
     if (fault === "check unauthorised") this.revoked = true;
@@ -200,10 +236,23 @@ export class SimWorld implements World {
     const { proof } = MUTATIONS[call.tool as MutationTool];
     if (proof === "key") return this.#resend(call);
     return this.#kernel.task("world says whether it happened", () => {
+      this.answeredUnder.set(call.idempotencyKey, this.access.configVersion(call.connection));
+      if (proof === "conditional") return this.#compared(call);
       const happened = (this.#byKey.get(call.idempotencyKey)?.effects ?? 0) > 0;
       this.#kernel.count(happened ? "check applied" : "check notApplied");
       return happened ? { says: "applied" as const, result: OK } : { says: "notApplied" as const };
     });
+  }
+
+  /** Nobody knows who has changed what is not as it was. */
+  #compared(call: RecordedCall): CheckAnswer {
+    const same = call.before !== undefined && this.#matches(call);
+    this.#kernel.count(same ? "check unchanged" : "check changed");
+    return { says: same ? "notApplied" : "unsure" };
+  }
+
+  #matches({ workflow, before }: Pick<RecordedCall, "workflow" | "before">): boolean {
+    return before === undefined || before === String(this.#editions.get(workflow) ?? 1);
   }
 
   /** Class `key`: the check is the same bytes again. */
@@ -242,13 +291,17 @@ export class SimWorld implements World {
   }
 
   /** Survives the host: bytes that have left cannot be called back. */
-  #effect(decision: SentDecision, delayMs = 0): Promise<void> {
-    const { key, tool, row } = decision;
+  #effect(decision: SentDecision, delayMs = 0, before?: string): Promise<void> {
+    const { key, tool, row, workflow } = decision;
     return this.#kernel.later(
       delayMs,
       `world acts on row ${row}`,
       () => {
         if (MUTATIONS[tool].proof === "key" && this.#honoured.has(key)) return;
+        if (tool === "swap") {
+          if (!this.#matches({ workflow, ...(before === undefined ? {} : { before }) })) return;
+          this.#editions.set(workflow, Number(this.#editions.get(workflow) ?? 1) + 1);
+        }
         this.#honoured.add(key);
         decision.effects++;
         if (decision.effects > 1) this.problem(`invariant 10: row ${row} had ${decision.effects} effects`);
@@ -264,6 +317,11 @@ export class SimWorld implements World {
     return this.#fault(SEND_FAULTS);
   }
 
+  /** Somebody else changes what `swap` looks at. */
+  strange(workflow: number): void {
+    if (this.#fault(["stranger"])) this.#editions.set(workflow, (this.#editions.get(workflow) ?? 1) + 1);
+  }
+
   #fault<Fault extends WorldFault>(faults: readonly Fault[]): Fault | undefined {
     const fault = faults.find((one) => this.#kernel.dice.hits(this.weather[one] ?? 0));
     if (fault !== undefined) this.#kernel.count(fault);
@@ -273,13 +331,13 @@ export class SimWorld implements World {
 
 const chainOf = ({ workflow, args }: RecordedCall): string => `${workflow} ${args}`;
 
-const refusal = (kind: "transient" | "auth" | "logic", code: string): ToolFailure => ({
+const refusal = (kind: "transient" | "auth" | "logic" | "precondition", code: string): ToolFailure => ({
   class: kind,
   code,
   message: code,
 });
 
-const failed = (kind: "transient" | "auth" | "logic", code: string) => ({
+const failed = (kind: "transient" | "auth" | "logic" | "precondition", code: string) => ({
   outcome: "failed" as const,
   ...refusal(kind, code),
   raw: "{}",

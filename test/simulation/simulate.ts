@@ -9,11 +9,12 @@ import { scriptsOf } from "../../host/engine/scripts.ts";
 import { blankDisk, type Disk } from "./disk.ts";
 import { judge } from "./judge.ts";
 import { Chance, Kernel } from "./kernel.ts";
-import { type Act, ACTS, People, uploadOf } from "./people.ts";
+import { type Act, ACTS, People, RESTLESS_ACTS, uploadOf } from "./people.ts";
 import { compile, generate, type Program } from "./programs.ts";
 import { SANDBOX_FAULTS, SimSandbox } from "./sim-sandbox.ts";
 import { type Moment, simStore, type StoreHooks } from "./sim-store.ts";
-import { SimWorld, WORLD_FAULTS } from "./sim-world.ts";
+import { SimAccess } from "./sim-access.ts";
+import { RESTLESS, SimWorld, WORLD_FAULTS } from "./sim-world.ts";
 import { Watch } from "./watch.ts";
 
 export type CrashMode = "kill" | "power cut";
@@ -29,6 +30,8 @@ export interface SimulationOptions {
   /** Ends the host at these moments, counted from 0, and nowhere else. */
   crashAt?: readonly number[];
   crashMode?: CrashMode;
+  /** Nobody touches connections and grants, and no two people act at once: the ground of the older seeds. */
+  steady?: boolean;
   /** Faults and acts that are left out, whatever the seed says. */
   without?: readonly string[];
 }
@@ -53,7 +56,7 @@ const STEPS = 20_000;
 const HEALING_MS = 120_000;
 const MOST_HEALING = 100;
 const STORE_FAULTS = ["crash", "power cut", "disk full", "I/O error", "slow apply", "slow fsync"] as const;
-export const FAULTS: readonly string[] = [...WORLD_FAULTS, ...SANDBOX_FAULTS, ...STORE_FAULTS];
+export const FAULTS: readonly string[] = [...WORLD_FAULTS, ...RESTLESS, ...SANDBOX_FAULTS, ...STORE_FAULTS];
 
 export async function simulate(options: SimulationOptions): Promise<Simulated> {
   return new Simulation(options).run();
@@ -89,7 +92,9 @@ class Simulation {
     this.#disk = blankDisk();
     // A generator of its own: leaving a fault out, or a workflow, leaves the others as they are.
     const plan = new Chance(seed ^ 0x51ed270b);
-    const mood = { grudging: plan.hits(0.08), patient: plan.hits(0.08) };
+    // Another one, so that the older seeds stay what they were.
+    const steady = options.steady ?? (programs === undefined && new Chance(seed ^ 0x2545f491).hits(0.2));
+    const mood = { grudging: plan.hits(0.08), patient: plan.hits(0.08), steady };
     this.#weather = programs ? new Map() : forecast(plan, options.without ?? [], mood);
     const workflows = options.workflows ?? plan.between(1, 4);
     const made =
@@ -97,12 +102,14 @@ class Simulation {
       Array.from({ length: workflows }, (_, i) => generate(plan, `w${i}`, { ...mood, keyed: mood.grudging }));
     this.#programs = new Map(made.map((program) => [program.name, program]));
     const say = (message: string) => this.#problem(message);
-    this.#world = new SimWorld(this.#kernel);
+    this.#world = new SimWorld(this.#kernel, new SimAccess(this.#disk));
     this.#world.problem = say;
-    this.#watch = new Watch(this.#disk, this.#slots, say);
+    this.#watch = new Watch(this.#disk, this.#world, this.#slots, say);
     this.#world.onSend = (call) => this.#watch.send(call);
-    const acts = programs ? [] : ACTS.filter((one) => this.#weather.has(one));
+    const possible = steady ? ACTS : [...ACTS, ...RESTLESS_ACTS];
+    const acts = programs ? [] : possible.filter((one) => this.#weather.has(one));
     this.#people = new People(this.#kernel, this.#disk, this.#world, this.#programs, acts as Act[]);
+    this.#people.problem = say;
     this.#people.onAcknowledged = (fact) => this.#watch.acknowledged(fact);
   }
 
@@ -294,7 +301,7 @@ class Simulation {
 function forecast(
   dice: Chance,
   without: readonly string[],
-  { grudging, patient }: { grudging: boolean; patient: boolean },
+  { grudging, patient, steady }: { grudging: boolean; patient: boolean; steady: boolean },
 ): Map<string, number> {
   const weather = new Map<string, number>();
   const add = (fault: string, share: number, most: number) => {
@@ -316,5 +323,9 @@ function forecast(
     for (const fault of ["takes long", "dies after"]) if (!without.includes(fault)) weather.set(fault, 0.5);
   const meddling = dice.hits(0.6) || patient;
   for (const act of new Set(ACTS)) add(act, meddling ? 0.7 : 0, 1);
+  if (!steady) {
+    for (const fault of RESTLESS) add(fault, 0.4, 0.3);
+    for (const act of new Set(RESTLESS_ACTS)) add(act, meddling ? 0.6 : 0, 1);
+  }
   return weather;
 }

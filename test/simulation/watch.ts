@@ -9,7 +9,10 @@ import type { RecordedCall } from "../../host/ports/connector.ts";
 import type { SandboxCall } from "../../host/ports/sandbox.ts";
 import type { Applied } from "../../host/ports/store.ts";
 import { inspect } from "../../host/store/doctor.ts";
+import type { StandingApproval } from "../../host/core/approval.ts";
 import type { Disk } from "./disk.ts";
+import type { Behind } from "./sim-access.ts";
+import { MUTATIONS, type MutationTool, type SimWorld } from "./sim-world.ts";
 
 type Row = Record<string, unknown>;
 
@@ -38,12 +41,12 @@ const LEDGER: Record<string, string[]> = {
 const NO_PERSON = ["host", "policy"];
 const INSPECT_EVERY = 40;
 
-/** Of `sim-world.ts`. */
-const NEEDS_WORD = ["ask", "wire"];
-
 export class Watch {
   readonly #db: Database;
   readonly #disk: Disk;
+  readonly #world: SimWorld;
+  /** Run → what its grant was when somebody approved its call. */
+  readonly #approvedUnder = new Map<number, number>();
   readonly #slots: number;
   readonly #problem: (message: string) => void;
   /** Ledger row → the write that made it `in_flight`. */
@@ -56,8 +59,9 @@ export class Watch {
   #applies = 0;
   incarnation = 0;
 
-  constructor(disk: Disk, slots: number, problem: (message: string) => void) {
+  constructor(disk: Disk, world: SimWorld, slots: number, problem: (message: string) => void) {
     this.#disk = disk;
+    this.#world = world;
     this.#db = disk.db;
     this.#slots = slots;
     this.#problem = problem;
@@ -78,6 +82,7 @@ export class Watch {
     const allowed = this.#allowed(change.workflow);
     return (_, write) => {
       this.#asked(change, runs, allowed);
+      this.#believed(change, rows);
       if (expected && found !== expected.revision)
         this.#problem(`invariant 24: ${change.verb} knew another revision of run ${expected.id}`);
       if (forbidden !== undefined) this.#problem(`invariant 20: ${forbidden}`);
@@ -92,29 +97,80 @@ export class Watch {
     };
   }
 
-  /** How many calls of the workflow are approved beforehand. */
-  #allowed(workflow: number): number {
+  /** What is approved beforehand in the workflow. */
+  #allowed(workflow: number): StandingApproval[] {
     const text = this.#get("SELECT approvals_json AS list FROM workflows WHERE id = ?", workflow)?.["list"];
-    const list = JSON.parse((text ?? "[]") as string) as { remaining?: number }[];
-    return list.reduce((sum, one) => sum + (one.remaining ?? 0), 0);
+    return JSON.parse((text ?? "[]") as string) as StandingApproval[];
   }
 
-  /** 02 §6: a call that needs a person's word has it: for itself, beforehand, or from an earlier attempt. */
-  #asked(change: Change, runs: Map<number, Row | undefined>, before: number): void {
+  /** 02 §3.3, 3.4, 6: a call leaves as it is granted now, and where that takes a word, with a word for exactly this call. */
+  #asked(change: Change, runs: Map<number, Row | undefined>, before: StandingApproval[]): void {
     const uses = change.writes.filter((one) => one.do === "audit" && one.action === "approval.use").length;
-    if (uses > 0 && before - this.#allowed(change.workflow) !== uses)
-      this.#problem(`an approval was used without being used up by ${change.verb}`);
+    const left = (list: StandingApproval[]) => list.reduce((sum, one) => sum + (one.remaining ?? 0), 0);
     for (const write of change.writes) {
-      if (write.do !== "send.create" || write.send.n > 1 || uses > 0) continue;
-      const tool = this.#row("mutations", write.mutation)?.["tool"] as string;
-      if (!NEEDS_WORD.includes(tool) || runs.get(write.run)?.["status"] === "paused:approval") continue;
-      const said = this.#get(
-        `SELECT 1 AS said FROM journal j JOIN runs r ON r.id = j.run
-         WHERE r.root_id = (SELECT root_id FROM runs WHERE id = ?) AND
-           (j.verb = 'approve' OR j.entries_json LIKE '%approval.use%')`,
-        write.run,
-      );
-      if (!said) this.#problem(`run ${write.run} called ${tool} without anybody's approval`);
+      if (change.verb === "approve" && write.do === "run.set") this.#wasApproved(write.id);
+      if (write.do !== "send.create") continue;
+      const row = this.#row("mutations", write.mutation) as Row;
+      const tool = row["tool"] as MutationTool;
+      const told = this.#world.access.told(change.workflow, tool) as Behind;
+      const label = `${change.verb} of row ${write.mutation} (${tool})`;
+      if (row["connection"] !== told.connection || row["config_version"] !== told.configVersion)
+        this.#problem(`invariant 8: ${label} left although its connection is another one`);
+      if (change.verb === "resending") continue;
+      const { grant, grantVersion } = this.#world.access.behind(change.workflow, tool, MUTATIONS[tool].grant);
+      if (grant === "deny") this.#problem(`invariant 8: ${label} left although it is denied`);
+      if (uses > 0) {
+        const given = before.find((one) => one.tool === tool);
+        const holds =
+          given?.connection === told.connection &&
+          given.configVersion === told.configVersion &&
+          given.grantVersion === grantVersion &&
+          (given.untilMs === undefined || given.untilMs > change.atMs);
+        if (!holds) this.#problem(`${label} used an approval that does not hold`);
+        if (given?.remaining !== undefined && left(before) - left(this.#allowed(change.workflow)) !== uses)
+          this.#problem(`${label} used an approval without using it up`);
+      } else if (runs.get(write.run)?.["pause_reason"] === "approval") {
+        if (this.#approvedUnder.get(write.run) !== grantVersion)
+          this.#problem(`${label} left by an approval that was given under another grant`);
+      } else if (grant === "approve" && !this.#hasWord(write.run, row))
+        this.#problem(`${label} left without anybody's approval`);
+    }
+  }
+
+  #wasApproved(run: number): void {
+    const row = this.#get("SELECT workflow, tool FROM mutations WHERE owner_run = ? ORDER BY id DESC", run);
+    const told = row && this.#world.access.told(row["workflow"] as number, row["tool"] as string);
+    if (told) this.#approvedUnder.set(run, told.grantVersion);
+  }
+
+  /** Of this chain, for the same call through the same connection as it is configured. */
+  #hasWord(run: number, row: Row): boolean {
+    const said = this.#get(
+      `SELECT 1 AS said FROM runs r JOIN mutations m ON m.origin_run = r.id JOIN journal j ON j.run = r.id
+       WHERE r.root_id = (SELECT root_id FROM runs WHERE id = ?) AND m.tool = ? AND m.args_json = ?
+         AND m.connection = ? AND m.config_version = ?
+         AND (j.verb = 'approve' OR j.entries_json LIKE '%approval.use%')`,
+      run,
+      ...(["tool", "args_json", "connection", "config_version"].map((one) => row[one]) as (
+        | string
+        | number
+      )[]),
+    );
+    return said !== undefined;
+  }
+
+  /** 9: that nothing happened is believed late enough, and of the config that the call left under. */
+  #believed({ verb, atMs }: Change, rows: Map<number, Row | undefined>): void {
+    if (verb !== "check-not-applied") return;
+    for (const before of rows.values()) {
+      if (!before) continue;
+      const { id, ended_at: endedAt, settle_ms: settleMs, config_version: version } = before;
+      if (atMs - (endedAt as number) < (settleMs as number))
+        this.#problem(`invariant 9: notApplied about row ${String(id)} was believed too early`);
+      if (this.#world.answeredUnder.get(before["idempotency_key"] as string) !== version)
+        this.#problem(`invariant 9: notApplied about row ${String(id)} was said of another config`);
+      if (before["proof"] === "key")
+        this.#problem(`invariant 9: a re-send of row ${String(id)} was taken for proof`);
     }
   }
 

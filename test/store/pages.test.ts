@@ -1,4 +1,5 @@
 /** The lists people look at (ports/records.ts): what is in them, whose it is, how they page, and by which index. */
+import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { RunFacts, WorkflowFacts } from "../../host/core/facts.ts";
 import type { Page, PageRequest } from "../../host/ports/records.ts";
@@ -237,6 +238,81 @@ describe("events and inputs", () => {
   });
 });
 
+/** An input, and an event that it caused. */
+async function inputOf(key: string, messageId: string): Promise<number> {
+  const facts = (await store.workflow(workflow)) as WorkflowFacts;
+  const id = store.newId();
+  const publication = { topic: "order", messageId, payload: "{}", inputs: [id], hops: 0 };
+  await must(store, {
+    verb: "publish",
+    workflow,
+    atMs: 2_000,
+    expect: { generation: facts.generation },
+    writes: [
+      { do: "input", id, source: "feed", type: "item", key, title: `Item ${key}` },
+      { do: "publish", publication, subscribers: [handlerOf(facts, "book").id] },
+    ],
+  });
+  return id;
+}
+
+describe("inputs and outputs, both directions", () => {
+  test("an input names what was changed because of it, and the change names its input", async () => {
+    const [one, two] = [await inputOf("i1", "a"), await inputOf("i2", "b")];
+    const runs = [await wholeRun(store, workflow, 3_000), await wholeRun(store, workflow, 3_001)];
+    const found = await pages.input(namespace, one);
+    expect(found).toMatchObject({
+      id: one,
+      title: "Item i1",
+      workflow,
+      became: { consumed: 1 },
+      outputs: [{ mutation: { originRun: runs[0]?.run.id, status: "applied" }, causedBy: [{ id: one }] }],
+    });
+    expect(found?.outputs).toHaveLength(1);
+    const all = (await pages.outputs(namespace, workflow, {})).items;
+    expect(all.map((output) => output.causedBy.map((input) => input.id))).toEqual([[two], [one]]);
+    const run = await pages.run(namespace, runs[1]?.run.id as number);
+    expect(run?.mutation?.causedBy).toEqual([
+      { id: two, source: "feed", type: "item", key: "i2", title: "Item i2" },
+    ]);
+  });
+
+  test("outputs of one input page like all outputs (L1)", async () => {
+    const input = await inputOf("i1", "a");
+    const made: number[] = [];
+    for (let n = 0; n < 5; n++) {
+      const { run } = await wholeRun(store, workflow, 3_000 + n);
+      made.push(run.id);
+      const [delivery] = store.db.prepare("SELECT max(id) FROM deliveries").pluck().all() as [number];
+      const handler = run.handler;
+      await must(store, {
+        verb: "again",
+        workflow,
+        atMs: 3_000 + n,
+        expect: {},
+        writes: [
+          { do: "delivery.renew", id: delivery, how: "reprocess" },
+          { do: "handler.set", id: handler, set: { triggered: { reason: "requeued", atMs: 3_000 + n } } },
+        ],
+      });
+    }
+    const seen = await walk((page) => pages.outputs(namespace, workflow, page, { input }), 2);
+    expect(seen.map((one) => one.mutation.originRun)).toEqual(made.toReversed());
+  });
+
+  test("what is there from before is filled in from the journal", async () => {
+    const input = await inputOf("i1", "a");
+    await wholeRun(store, workflow, 3_000);
+    const sql = readFileSync(
+      new URL("../../migrations/sqlite/0003-output-causes.sql", import.meta.url),
+      "utf8",
+    );
+    store.db.exec("DELETE FROM output_causes");
+    store.db.exec(sql.slice(sql.indexOf("INSERT")));
+    expect((await pages.input(namespace, input))?.outputs).toHaveLength(1);
+  });
+});
+
 describe("inbox and audit", () => {
   test("open items oldest first, by kind, counted; audit newest first", async () => {
     const audited = store.db.prepare("SELECT count(*) FROM audit").pluck().get() as number;
@@ -270,7 +346,7 @@ describe("inbox and audit", () => {
 
 test("another namespace sees nothing, whichever id it names", async () => {
   const [run] = (await runsTo(2)) as [number];
-  await store.workflowId("tenant", "orders", 1_000);
+  await deployed(store, "orders", 1_000, undefined, "tenant");
   const tenant = (await pages.namespace("tenant")) as number;
   const facts = (await store.run(run)) as RunFacts;
   await must(store, {
@@ -288,6 +364,10 @@ test("another namespace sees nothing, whichever id it names", async () => {
   expect((await pages.journal(tenant, run, {})).items).toEqual([]);
   expect((await pages.logs(tenant, run, {})).items).toEqual([]);
   expect((await pages.outputs(tenant, workflow, {})).items).toEqual([]);
+  const input = await inputOf("i1", "more");
+  await wholeRun(store, workflow, 3_000);
+  expect((await pages.outputs(tenant, workflow, {}, { input })).items).toEqual([]);
+  expect(await pages.input(tenant, input)).toBeUndefined();
   expect(await pages.workflow(tenant, workflow, { sinceMs: 0 })).toBeUndefined();
   expect((await pages.workflows(tenant, { archived: false, sinceMs: 0 }, {})).items).toMatchObject([
     { name: "orders", counts: { pending: 0, runs24h: 0 } },
@@ -300,7 +380,7 @@ test("another namespace sees nothing, whichever id it names", async () => {
   expect((await pages.inputs(tenant, workflow, {})).items).toEqual([]);
   expect((await pages.inbox(tenant, {}, {})).items).toEqual([]);
   expect(await pages.inboxCount(tenant)).toBe(0);
-  expect((await pages.audit(tenant, {})).items).toEqual([]);
+  expect((await pages.audit(tenant, {})).items).toMatchObject([{ seq: 1, action: "deploy" }]);
 });
 
 test("a page has at most 200 items, and a cursor that is not of this list is refused", async () => {
@@ -347,6 +427,8 @@ test("every statement of every page runs by an index and sorts nothing", async (
     await pages.journal(namespace, run, {});
     await pages.logs(namespace, run, {});
     await pages.outputs(namespace, workflow, {});
+    await pages.outputs(namespace, workflow, {}, { input: 1 });
+    await pages.input(namespace, await inputOf("i1", "m0000"));
     await pages.workflows(namespace, { archived: false, sinceMs: 0 }, {});
     await pages.workflow(namespace, workflow, { sinceMs: 0 });
     await pages.handlers(namespace, workflow);

@@ -44,8 +44,9 @@ export async function deployed(
   name: string,
   nowMs: number,
   manifest: Manifest = MANIFEST,
+  namespace = "default",
 ): Promise<number> {
-  const id = await store.workflowId("default", name, nowMs);
+  const id = await store.workflowId(namespace, name, nowMs);
   const workflow = (await store.workflow(id)) as WorkflowFacts;
   const number = workflow.activeVersion + 1;
   const change = deploy(

@@ -391,7 +391,7 @@ export class Model {
 
   #approved(mutation: Mutation) {
     const { connection, configVersion } = mutation;
-    return { send: this.#send(mutation), isGranted: true, connection, configVersion };
+    return { send: this.#send(mutation), isGranted: true, grantVersion: 0, connection, configVersion };
   }
   #send({ sends, idempotencyKey }: Mutation) {
     return { n: sends + 1, atMs: this.#now, bytesHash: "b", idempotencyKey };

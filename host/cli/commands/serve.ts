@@ -11,7 +11,7 @@ import {
   type Started,
   worlds,
 } from "../../host.ts";
-import { ScriptFolder } from "../folder.ts";
+import { ScriptFolder, type Terms } from "../folder.ts";
 import { LiveView } from "../live.ts";
 import { CliFailure, inert, paint, remark, say } from "../render.ts";
 
@@ -22,6 +22,7 @@ export interface ServeFlags {
   logLevel?: string;
   config?: string;
   json?: boolean;
+  live?: boolean;
 }
 
 export async function serve(flags: ServeFlags): Promise<number> {
@@ -29,13 +30,17 @@ export async function serve(flags: ServeFlags): Promise<number> {
   const { scripts } = config;
   if (scripts === undefined)
     throw new CliFailure(2, "say which scripts to run: pawl serve --scripts <folder>, or PAWL_SCRIPTS");
-  return run({ ...config, scripts }, { json: flags.json ?? false, data: config.data, isDev: false });
+  return run(
+    { ...config, scripts },
+    { json: flags.json ?? false, data: config.data, isDev: false, isLive: true },
+  );
 }
 
 export async function dev(scripts: string, flags: ServeFlags): Promise<number> {
   const config = await configOf({ ...flags, scripts }, { minIntervalMs: 1_000 });
   // A throw-away store, unless this very command names one.
-  return run({ ...config, scripts }, { json: flags.json ?? false, data: flags.data, isDev: true });
+  const { json = false, data, live: isLive = false } = flags;
+  return run({ ...config, scripts }, { json, data, isDev: true, isLive });
 }
 
 async function configOf(flags: ServeFlags, fixed: ConfigFields): Promise<Config> {
@@ -53,15 +58,22 @@ interface Mode {
   json: boolean;
   data: string | undefined;
   isDev: boolean;
+  /** Connectors instead of fixtures. */
+  isLive: boolean;
 }
 
-async function run(config: Config & { scripts: string }, { json, data, isDev }: Mode): Promise<number> {
+async function run(
+  config: Config & { scripts: string },
+  { json, data, isDev, isLive }: Mode,
+): Promise<number> {
   ScriptFolder.check(config.scripts);
   const view = new LiveView();
-  const fixtures = config.testWorld === undefined ? worlds.fixtures() : undefined;
+  const fixtures = config.testWorld === undefined && !isLive ? worlds.fixtures() : undefined;
   const broken = Promise.withResolvers<Error>();
   const host = createHost({
     ...optionsOf(config, data),
+    // Whoever tries a script out has asked for it.
+    ...(isDev ? { defaultGrant: config.defaultGrant ?? "allow" } : {}),
     ...worldOf(config, fixtures),
     observe: (event) => {
       if (event.kind === "run.started")
@@ -73,7 +85,9 @@ async function run(config: Config & { scripts: string }, { json, data, isDev }: 
   });
   const signals = listen();
   const { recovered, restored } = await host.start();
-  const folder = new ScriptFolder(config.scripts, host, { world: fixtures, tell: json ? remark : say });
+  const tell = json ? remark : say;
+  if (isLive && config.testWorld === undefined) await connect(host, config, tell);
+  const folder = new ScriptFolder(config.scripts, host, { world: fixtures, tell, terms: termsOf(config) });
   const ended = Promise.race([signals.stopped, broken.promise]);
   const loaded = await Promise.race([folder.sync(false).then(() => true), ended]);
   if (loaded === true) {
@@ -104,7 +118,12 @@ async function run(config: Config & { scripts: string }, { json, data, isDev }: 
 
 function optionsOf(config: Config, data: string | undefined): HostOptions {
   const { slots, minIntervalMs, durability, failpoint, policies } = config;
+  const { masterKey, keyFile, defaultGrant, connectors } = config;
   return {
+    ...(masterKey === undefined ? {} : { masterKey }),
+    ...(keyFile === undefined ? {} : { keyFile }),
+    ...(defaultGrant === undefined ? {} : { defaultGrant }),
+    connectors: connectors as NonNullable<HostOptions["connectors"]>,
     ...(data === undefined ? {} : { data }),
     ...(failpoint === undefined ? {} : { failpoint }),
     slots,
@@ -113,6 +132,22 @@ function optionsOf(config: Config, data: string | undefined): HostOptions {
     policies: policies.length === 0 ? [] : [{ level: "host", rules: policies }],
   };
 }
+
+/** The connections of the config file. One that is refused is named; the host runs on without it. */
+async function connect(host: Host, { connections }: Config, tell: (line: string) => void): Promise<void> {
+  for (const [name, { secrets, ...given }] of Object.entries(connections)) {
+    const known = secrets === undefined ? {} : { secrets };
+    const put = await host.connections.put({ name, ...given, ...known }, { by: "config" });
+    if (!put.ok) tell(`${paint("red", "error")}  connection ${inert(put.message, 400)}`);
+  }
+}
+
+const termsOf =
+  ({ bindings, grants }: Config) =>
+  (workflow: string): Terms => ({
+    ...(Object.hasOwn(bindings, workflow) ? { bindings: bindings[workflow] ?? {} } : {}),
+    ...(Object.hasOwn(grants, workflow) ? { grants: grants[workflow] ?? [] } : {}),
+  });
 
 function worldOf({ testWorld }: Config, fixtures: FixtureWorld | undefined): HostOptions {
   if (testWorld !== undefined) return { world: worlds.loopback(testWorld) };
@@ -134,7 +169,7 @@ function greet(
   else say(paint("bold", line));
   if (how.isFaked)
     remark(
-      "no outside change is made: connectors are still to come, and the fixtures beside the scripts answer",
+      "no outside change is made: the fixtures beside the scripts answer (--live asks the real outside)",
     );
   if (!how.isDev) return;
   const example =

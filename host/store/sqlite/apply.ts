@@ -120,6 +120,8 @@ export class Applier {
         return setCursor(cursor, write.set);
       case "bind":
       case "grant":
+        // Whoever has looked at what is granted looks again.
+        cursor.touched = true;
         return writeAccess(this.#statements, cursor.id, write, this.#newId);
       case "slot":
       case "version.create":

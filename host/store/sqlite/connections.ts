@@ -13,7 +13,7 @@ import type { JsonText, Manifest } from "../../core/workflow.ts";
 import type { ActedBy, Behind, ConnectionRow, Connections, Grant } from "../../ports/connections.ts";
 import type { SqliteStore } from "../open.ts";
 import type { Row } from "../rows.ts";
-import { writeAudit } from "./records.ts";
+import { writeAudit } from "./audit.ts";
 import { Statements } from "./statements.ts";
 
 const OF_WORKFLOW =
@@ -32,6 +32,17 @@ export class SqliteConnections implements Connections {
   constructor(store: SqliteStore) {
     this.#store = store;
     this.#statements = new Statements(store.db);
+  }
+
+  async namespace(name: string, atMs: number): Promise<NamespaceId> {
+    const known = this.#row("SELECT id FROM namespaces WHERE name = ?", name);
+    if (known) return known["id"] as number;
+    await this.#write(() =>
+      this.#statements
+        .sql("INSERT INTO namespaces (id, name, created_at) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING")
+        .run(this.#store.newId(), name, atMs),
+    );
+    return this.namespace(name, atMs);
   }
 
   async behind(workflow: WorkflowId, alias: string): Promise<Behind | undefined> {

@@ -33,9 +33,7 @@ const WITH_DELIVERY =
   "EXISTS (SELECT 1 FROM deliveries d WHERE d.event = c.id AND (@status IS NULL OR d.status = @status) AND (@consumer IS NULL OR d.handler = @consumer))";
 const INPUTS =
   "SELECT * FROM inputs WHERE workflow = @workflow+0 AND id < @before+0 ORDER BY id DESC LIMIT @limit+0";
-const BECAME = `SELECT status, count(*) AS count FROM (
-  SELECT d.status FROM causes c JOIN deliveries d ON d.event = c.event WHERE c.input = ?+0 LIMIT ${COUNTED})
-  GROUP BY status`;
+const BECAME = `SELECT d.status FROM causes c JOIN deliveries d ON d.event = c.event WHERE c.input = ?+0 LIMIT ${COUNTED}`;
 
 export class EventPages {
   readonly #statements: Statements;
@@ -177,7 +175,16 @@ export class EventPages {
     const limit = limitOf(page);
     const before = keyOf("inputs", page, NEWEST);
     const rows = this.#statements.sql(INPUTS).all({ workflow, before, limit: limit + 1 }) as Row[];
-    return pageOf("inputs", rows, limit, "id", (row) => ({
+    return pageOf("inputs", rows, limit, "id", (row) => this.#inputOf(row));
+  }
+
+  input(id: number): { workflow: number; record: InputRecord } | undefined {
+    const row = this.#statements.sql("SELECT * FROM inputs WHERE id = ?").get(id) as Row | undefined;
+    return row && { workflow: row["workflow"] as number, record: this.#inputOf(row) };
+  }
+
+  #inputOf(row: Row): InputRecord {
+    return {
       id: row["id"] as number,
       source: row["source"] as string,
       type: row["type"] as string,
@@ -186,15 +193,15 @@ export class EventPages {
       ...given<"run", number>("run", row["run"]),
       createdAtMs: row["created_at"] as number,
       became: this.#became(row["id"] as number),
-    }));
+    };
   }
 
   #became(input: number): InputRecord["became"] {
     const counts = Object.fromEntries(
       DELIVERY_STATUSES.map((status) => [status, 0]),
     ) as InputRecord["became"];
-    for (const row of this.#statements.sql(BECAME).all(input) as Row[])
-      counts[row["status"] as DeliveryStatus] = row["count"] as number;
+    for (const status of this.#statements.sql(BECAME).pluck().all(input) as DeliveryStatus[])
+      counts[status]++;
     return counts;
   }
 }

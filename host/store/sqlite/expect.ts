@@ -24,7 +24,7 @@ export function refusalOf(
 }
 
 function rowRefusal(
-  { expect: { runIs, mutation, deliveries, handlerIdle }, writes }: Change,
+  { expect: { runIs, mutation, deliveries, handlerIdle, inboxOpen }, writes }: Change,
   cursor: WorkflowCursor,
   statements: Statements,
 ): Refused | undefined {
@@ -39,6 +39,13 @@ function rowRefusal(
   if (deliveries) {
     const gone = deliveries.ids.filter((id) => !isAsExpected(id, deliveries, statements));
     if (gone.length > 0) return { ok: false, because: "stale-deliveries", deliveries: gone };
+  }
+  if (inboxOpen !== undefined) {
+    const open = statements
+      .sql("SELECT 1 FROM inbox WHERE id = ? AND closed_at IS NULL")
+      .pluck()
+      .get(inboxOpen);
+    if (open === undefined) return no("stale-row");
   }
   if (handlerIdle !== undefined && cursor.openRun !== null) {
     const open = statements.sql("SELECT handler FROM runs WHERE id = ?").pluck().get(cursor.openRun);

@@ -10,6 +10,11 @@ type LedgerWrite = Extract<
   { do: "mutation.create" | "mutation.set" | "send.create" | "send.end" | "evidence" }
 >;
 
+/** The inputs behind what the run holds, at the moment of its decision: later it holds nothing any more. */
+const CAUSES = `INSERT OR IGNORE INTO output_causes (mutation, input)
+  SELECT ?, c.input FROM deliveries d JOIN causes c ON c.event = d.event
+  WHERE d.reserved_by = ?+0 AND d.status = 'reserved'`;
+
 export class Ledger {
   readonly #statements: Statements;
   readonly #newId: () => number;
@@ -36,7 +41,9 @@ export class Ledger {
     switch (write.do) {
       case "mutation.create": {
         const row = { ...write.mutation, ...this.#patches.get(write.mutation.id) } as Mutation;
-        return statements.insert("mutations", MUTATION_COLUMNS, row, "workflow", workflow);
+        statements.insert("mutations", MUTATION_COLUMNS, row, "workflow", workflow);
+        statements.sql(CAUSES).run(row.id, row.originRun);
+        return;
       }
       case "mutation.set":
         if (this.#patches.has(write.id)) return;

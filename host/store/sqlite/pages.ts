@@ -12,9 +12,12 @@ import {
   type EventRecord,
   type HandlerRecord,
   type InboxRecord,
+  type InputDetail,
   type InputRecord,
   type JournalRecord,
   type LogRecord,
+  MAX_LIMIT,
+  type OutputFilter,
   type OutputRecord,
   type Page,
   type PageRequest,
@@ -30,6 +33,7 @@ import {
 import { type Cell, fromRow, type Row, RUN_COLUMNS } from "../rows.ts";
 import { EventPages } from "./event-pages.ts";
 import { given, keyOf, limitOf, pageOf, pageUpTo, SCANNED } from "./paging.ts";
+import { OutputPages } from "./output-pages.ts";
 import { RunPages } from "./run-pages.ts";
 import { Statements } from "./statements.ts";
 
@@ -42,8 +46,9 @@ const SLOTS =
   "SELECT * FROM slots WHERE handler = @handler+0 AND from_at < @before+0 ORDER BY from_at DESC LIMIT @limit+0";
 const AUDIT =
   "SELECT * FROM audit WHERE namespace = @namespace+0 AND seq < @before+0 ORDER BY seq DESC LIMIT @limit+0";
-const WORKFLOWS =
-  "SELECT * FROM workflows WHERE namespace = @namespace+0 AND name > @after||'' ORDER BY name";
+/** A first upload that was refused has left nothing but its name. */
+const DEPLOYED = "(w.active_version > 0 OR EXISTS (SELECT 1 FROM versions v WHERE v.workflow = w.id))";
+const WORKFLOWS = `SELECT * FROM workflows w WHERE namespace = @namespace+0 AND name > @after||'' AND ${DEPLOYED} ORDER BY name`;
 const OPEN_INBOX =
   "SELECT * FROM inbox WHERE namespace = @namespace+0 AND closed_at IS NULL AND id > @after+0 ORDER BY id";
 const RUN_FACE = "SELECT id, status, phase, pause_reason, created_at, ended_at FROM runs";
@@ -52,11 +57,13 @@ export class Pages implements Records {
   readonly #statements: Statements;
   readonly #runs: RunPages;
   readonly #events: EventPages;
+  readonly #outputs: OutputPages;
 
   constructor(db: Database) {
     this.#statements = new Statements(db);
     this.#runs = new RunPages(this.#statements);
     this.#events = new EventPages(this.#statements);
+    this.#outputs = new OutputPages(this.#statements);
   }
 
   async namespace(name: string): Promise<number | undefined> {
@@ -78,8 +85,13 @@ export class Pages implements Records {
   async logs(namespace: number, run: number, page: PageRequest): Promise<Page<LogRecord>> {
     return this.#runs.logs(namespace, run, page);
   }
-  async outputs(namespace: number, workflow: number, page: PageRequest): Promise<Page<OutputRecord>> {
-    return this.#runs.outputs(namespace, workflow, page);
+  async outputs(
+    namespace: number,
+    workflow: number,
+    page: PageRequest,
+    filter?: OutputFilter,
+  ): Promise<Page<OutputRecord>> {
+    return this.#outputs.list(namespace, workflow, page, filter);
   }
 
   async workflows(
@@ -175,6 +187,13 @@ export class Pages implements Records {
     return this.#workflowRow(namespace, workflow) ? this.#events.inputs(workflow, page) : { items: [] };
   }
 
+  async input(namespace: number, id: number): Promise<InputDetail | undefined> {
+    const found = this.#events.input(id);
+    if (!found || !this.#workflowRow(namespace, found.workflow)) return undefined;
+    const page = this.#outputs.list(namespace, found.workflow, { limit: MAX_LIMIT }, { input: id });
+    return { ...found.record, workflow: found.workflow, outputs: page.items };
+  }
+
   async inbox(
     namespace: number,
     { kind }: { kind?: InboxKind },
@@ -188,17 +207,18 @@ export class Pages implements Records {
        JOIN workflows w ON w.id = i.workflow LEFT JOIN handlers h ON h.id = i.handler`,
       cells,
     );
-    const found = pageOf("inbox", rows, limit, "id", (row) => ({
-      id: row["id"] as number,
-      kind: row["kind"] as InboxKind,
-      workflow: row["workflow_name"] as string,
-      ...given<"run", number>("run", row["run"]),
-      ...given<"handler", string>("handler", row["handler_name"]),
-      ...given<"detail", string>("detail", row["detail_json"]),
-      sinceMs: row["opened_at"] as number,
-    }));
+    const found = pageOf("inbox", rows, limit, "id", inboxOf);
     const stopped = (): Row | undefined => this.#all(`${OPEN_INBOX} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
     return pageUpTo("inbox", found, () => stopped()?.["id"]);
+  }
+
+  async inboxItem(namespace: number, id: number): Promise<InboxRecord | undefined> {
+    const row = this.#all(
+      `SELECT i.*, w.name AS workflow_name, h.name AS handler_name FROM inbox i JOIN workflows w ON w.id = i.workflow
+       LEFT JOIN handlers h ON h.id = i.handler WHERE i.id = @id AND i.namespace = @namespace+0 AND i.closed_at IS NULL`,
+      { id, namespace },
+    )[0];
+    return row && inboxOf(row);
   }
 
   async inboxCount(namespace: number): Promise<number> {
@@ -326,3 +346,13 @@ export class Pages implements Records {
     };
   }
 }
+
+const inboxOf = (row: Row): InboxRecord => ({
+  id: row["id"] as number,
+  kind: row["kind"] as InboxKind,
+  workflow: row["workflow_name"] as string,
+  ...given<"run", number>("run", row["run"]),
+  ...given<"handler", string>("handler", row["handler_name"]),
+  ...given<"detail", string>("detail", row["detail_json"]),
+  sinceMs: row["opened_at"] as number,
+});

@@ -8,10 +8,11 @@ import type { DeliveryFacts } from "../../core/operate.ts";
 import type { Mutation } from "../../core/mutation.ts";
 import type { Run } from "../../core/run.ts";
 import type { Manifest } from "../../core/workflow.ts";
-import type { Attempted, DueWorkflow, PendingEvent, Store } from "../../ports/store.ts";
+import type { Attempted, DueWorkflow, LastWord, PendingEvent, Store } from "../../ports/store.ts";
 import { fromRow, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
 import { newPendingAt } from "./handlers.ts";
 import { Statements } from "./statements.ts";
+import { Told } from "./told.ts";
 
 const MOST_ATTEMPTS = 100;
 /** Beyond so many, the hops of the newest speak for all: a circle is among them. */
@@ -21,11 +22,13 @@ const PENDING_COLUMNS =
 
 export class Reads {
   readonly #statements: Statements;
+  readonly #told: Told;
   /** Manifests never change; a few hundred of them serve almost every read. */
   readonly #manifests = new Map<string, Manifest>();
 
   constructor(db: Database) {
     this.#statements = new Statements(db);
+    this.#told = new Told(this.#statements);
   }
 
   due(nowMs: number, limit: number): DueWorkflow[] {
@@ -156,7 +159,7 @@ export class Reads {
       )
       .pluck()
       .all(workflow) as number[];
-    return runs.some((run) => this.#reservedOnce(run).includes(id));
+    return runs.some((run) => this.#told.reservedOnce(run).includes(id));
   }
 
   caused(input: number): DeliveryFacts[] {
@@ -179,33 +182,27 @@ export class Reads {
         found.unshift({
           mutation,
           run,
-          reserved: this.#reservedOnce(before),
+          reserved: this.#told.reservedOnce(before),
           connection: mutation.connection,
           tool: mutation.tool,
           args: mutation.args,
-          approved:
-            this.#statements
-              .sql(
-                `SELECT 1 FROM journal WHERE run = ?+0 AND run IS NOT NULL AND
-                 (verb = 'approve' OR entries_json LIKE '%"action":"approval.use"%') LIMIT 1`,
-              )
-              .get(mutation.originRun) !== undefined,
+          approved: this.#told.approved(mutation.originRun),
         });
       before = run.retryOf;
     }
     return found;
   }
 
-  /** What a run had reserved; its deliveries may have gone to others since. */
-  #reservedOnce(run: number): number[] {
-    const rows = this.#statements
-      .sql("SELECT entries_json FROM journal WHERE run = ?+0 AND run IS NOT NULL ORDER BY first")
+  approved(mutation: number): boolean {
+    const origin = this.#statements
+      .sql("SELECT origin_run FROM mutations WHERE id = ?")
       .pluck()
-      .all(run) as string[];
-    for (const row of rows)
-      for (const entry of JSON.parse(row) as { kind: string; ids?: number[] }[])
-        if (entry.kind === "deliveries.reserved") return entry.ids ?? [];
-    return [];
+      .get(mutation);
+    return origin !== undefined && this.#told.approved(origin as number);
+  }
+
+  lastWord(run: number): LastWord | undefined {
+    return this.#told.lastWord(run);
   }
 
   pending(handler: number, topic: string, options: Parameters<Store["pending"]>[2]): PendingEvent[] {

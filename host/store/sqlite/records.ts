@@ -1,7 +1,9 @@
 /** The rows that a Change leaves for people: slots, versions, inbox, audit, outbox, transcripts and logs. */
 import { hash as cryptoHash } from "node:crypto";
 import type { Write } from "../../core/change.ts";
-import type { Cell, Row } from "../rows.ts";
+import type { Cell } from "../rows.ts";
+import { writeAudit } from "./audit.ts";
+import { writeNotices } from "./notices.ts";
 import type { Statements } from "./statements.ts";
 
 type RecordWrite = Extract<
@@ -24,34 +26,6 @@ export function digest(text: string): string {
 }
 
 export const hash = (text: string): string => digest(text).slice(0, 22);
-
-/** Each link covers the one before it, so that a changed or missing row shows. */
-export function auditHash(previous: string, cells: readonly Cell[]): string {
-  return cryptoHash("sha256", JSON.stringify([previous, ...cells]), "hex");
-}
-
-/** About a workflow, or about the namespace as a whole. */
-export function writeAudit(
-  statements: Statements,
-  { actor, action, run, detail, note }: Omit<Extract<Write, { do: "audit" }>, "do">,
-  of: { workflow?: number; namespace: number },
-  atMs: number,
-): void {
-  const last = statements
-    .sql("SELECT audit_seq, audit_hash FROM namespaces WHERE id = ?")
-    .get(of.namespace) as Row;
-  const seq = (last["audit_seq"] as number) + 1;
-  const cells: Cell[] = [atMs, actor, action, of.workflow ?? null, run ?? null, detail, note ?? null];
-  const link = auditHash(last["audit_hash"] as string, cells);
-  statements
-    .sql(
-      "INSERT INTO audit (namespace, seq, at, actor, action, workflow, run, detail_json, note, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .run([of.namespace, seq, ...cells, link]);
-  statements
-    .sql("UPDATE namespaces SET audit_seq = ?, audit_hash = ? WHERE id = ?")
-    .run([seq, link, of.namespace]);
-}
 
 export class Records {
   readonly #statements: Statements;
@@ -142,6 +116,7 @@ export class Records {
         atMs,
       ],
     );
+    writeNotices(this.#statements, write, of, { atMs, newId: this.#newId });
   }
 
   #closeInbox(write: Extract<Write, { do: "inbox.close" }>, workflow: number, atMs: number): void {

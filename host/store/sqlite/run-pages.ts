@@ -6,7 +6,6 @@ import type {
   Evidence,
   JournalRecord,
   LogRecord,
-  OutputRecord,
   Page,
   PageRequest,
   RunDetail,
@@ -14,6 +13,7 @@ import type {
   RunRecord,
 } from "../../ports/records.ts";
 import { type Cell, fromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
+import { causedByOf } from "./output-pages.ts";
 import { given, keyOf, limitOf, pageOf, pageUpTo, SCANNED } from "./paging.ts";
 import type { Statements } from "./statements.ts";
 
@@ -48,8 +48,6 @@ const JOURNAL =
   "SELECT first, run, verb, at, entries_json FROM journal WHERE run = @run+0 AND first > @after+0 ORDER BY first LIMIT @limit+0";
 const LOGS =
   "SELECT id, unit, lines_json, at FROM logs WHERE run = @run+0 AND id > @after+0 ORDER BY id LIMIT @limit+0";
-const OUTPUTS =
-  "SELECT m.*, h.name AS handler_name FROM mutations m JOIN runs r ON r.id = m.owner_run JOIN handlers h ON h.id = r.handler WHERE m.workflow = @workflow+0 AND m.id < @before+0 AND r.namespace = @namespace ORDER BY m.id DESC LIMIT @limit+0";
 const EARLIER = `WITH RECURSIVE chain (id, retry_of) AS (
   SELECT id, retry_of FROM runs WHERE id = @id
   UNION ALL SELECT r.id, r.retry_of FROM chain c JOIN runs r ON r.id = c.retry_of LIMIT 200)
@@ -136,18 +134,6 @@ export class RunPages {
     }));
   }
 
-  outputs(namespace: number, workflow: number, page: PageRequest): Page<OutputRecord> {
-    const limit = limitOf(page);
-    const before = keyOf("outputs", page, NEWEST);
-    const rows = this.#statements
-      .sql(OUTPUTS)
-      .all({ namespace, workflow, before, limit: limit + 1 }) as Row[];
-    return pageOf("outputs", rows, limit, "id", (row) => ({
-      mutation: fromRow(row, MUTATION_COLUMNS),
-      handler: row["handler_name"] as string,
-    }));
-  }
-
   #isIn(namespace: number, run: number): boolean {
     const found = this.#statements
       .sql("SELECT 1 FROM runs WHERE id = ? AND namespace = ?")
@@ -188,7 +174,8 @@ export class RunPages {
         "SELECT what, detail_json AS detail, run, at AS atMs FROM evidence WHERE mutation = ?+0 ORDER BY id LIMIT 200",
       )
       .all(mutation.id) as unknown as Evidence[];
-    return { ...mutation, history: history.map(withoutNulls), evidence };
+    const causedBy = causedByOf(this.#statements, mutation.id);
+    return { ...mutation, history: history.map(withoutNulls), evidence, causedBy };
   }
 }
 
