@@ -5,7 +5,7 @@
  *
  * Q1. `sent` is false only if not one byte of the request was handed to a socket.
  * Q2. Redirects are followed only for GET, HEAD, and from a POST to a GET; each one passes the guard anew.
- * Q3. Credentials go to the first URL's origin and, once left, to no other.
+ * Q3. Credentials go to the first URL's origin and, once left, to no other; nor do headers that could be some.
  * Q4. The time is one budget for all: names, connections, redirects, answers.
  */
 import type { Socket } from "node:net";
@@ -117,14 +117,27 @@ function redirectOf(request: GuardedRequest, answer: GuardedAnswer): GuardedRequ
   const url = new URL(location, request.url);
   const { body: _, credentials, ...rest } = request;
   const stays = url.origin === request.url.origin;
+  const headers = stays ? (request.headers ?? {}) : harmless(request.headers ?? {});
   return {
     ...rest,
     url,
     method: reads ? request.method : "GET",
-    headers: reads ? (request.headers ?? {}) : withoutContent(request.headers ?? {}),
+    headers: reads ? headers : withoutContent(headers),
     ...(stays && credentials ? { credentials } : {}), // (Q3)
   };
 }
+
+/** A header may be a credential that nobody declared as one; what every reader may send may go anywhere. (Q3) */
+const HARMLESS = new Set([
+  "accept",
+  "accept-language",
+  "cache-control",
+  "if-modified-since",
+  "if-none-match",
+  "user-agent",
+]);
+const harmless = (headers: Record<string, string>): Record<string, string> =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => HARMLESS.has(name.toLowerCase())));
 
 const withoutContent = (headers: Record<string, string>): Record<string, string> =>
   Object.fromEntries(Object.entries(headers).filter(([name]) => !name.toLowerCase().startsWith("content-")));

@@ -3,13 +3,14 @@
  */
 import type { ToolsOf } from "../ports/connections.ts";
 import type { Connector } from "./define.ts";
+import { feed } from "./feed.ts";
 import { file } from "./file.ts";
 import { http } from "./http.ts";
 import { smtp } from "./smtp.ts";
 import { webhook } from "./webhook.ts";
 
 /** Written with the host. A new one is one line here. */
-const BUILT_IN: readonly Connector[] = [file, http, smtp, webhook];
+const BUILT_IN: readonly Connector[] = [feed, file, http, smtp, webhook];
 
 export class Registry {
   readonly #connectors = new Map<string, Connector>();
