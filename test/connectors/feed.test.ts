@@ -39,6 +39,8 @@ function opened(url: string, config: object = {}, secrets: object = {}): OpenCon
     config: feed.config.parse({ url, allowPrivateNetwork: true, ...config }),
     secrets: feed.secrets.parse(secrets),
     configVersion: 1,
+    hide: () => {},
+    replaceSecrets: async () => {},
   };
 }
 
