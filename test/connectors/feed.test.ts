@@ -39,6 +39,8 @@ function opened(url: string, config: object = {}, secrets: object = {}): OpenCon
     config: feed.config.parse({ url, allowPrivateNetwork: true, ...config }),
     secrets: feed.secrets.parse(secrets),
     configVersion: 1,
+    hide: () => {},
+    replaceSecrets: async () => {},
   };
 }
 
@@ -186,10 +188,11 @@ describe("odd feeds", () => {
     expect(items[0]?.title).toBe("a b c d e&#0;");
   });
 
-  test("names of the language's own objects are only names", () => {
-    const odd =
-      "<item><guid>1</guid><__proto__><polluted>1</polluted></__proto__><constructor>x</constructor></item>";
+  test("names of the language's own objects are only names, or no feed", () => {
+    const odd = "<item><guid>1</guid><toString>x</toString><hasOwnProperty>y</hasOwnProperty></item>";
     expect(parsed(rss(odd)).items).toEqual([{ id: "1", title: "" }]);
+    const worse = "<item><guid>1</guid><__proto__><polluted>1</polluted></__proto__></item>";
+    expect(() => parsed(rss(worse))).toThrow(NoFeed);
     expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
   });
 
