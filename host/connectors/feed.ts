@@ -167,11 +167,15 @@ function urlOf(asked: string | undefined, home: URL): URL {
   return new URL(asked, home);
 }
 
-function credentialsOf({ config: { headers }, secrets: given, hide }: Opened): Credentials {
+function credentialsOf(connection: Opened): Credentials {
+  const {
+    config: { headers },
+    secrets: given,
+  } = connection;
   if ("token" in given) return { headers: { ...headers, authorization: `Bearer ${given.token}` } };
   if (!("user" in given)) return { headers };
   const pair = Buffer.from(`${given.user}:${given.password}`).toString("base64");
-  hide(pair);
+  connection.hide(pair);
   return { headers: { ...headers, authorization: `Basic ${pair}` } };
 }
 

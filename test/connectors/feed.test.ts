@@ -14,6 +14,15 @@ import { ATOM, JSON_FEED, RDF, rss, RSS091, RSS2 } from "../support/feeds.ts";
 const URL_ = "https://site.example/feed";
 const parsed = (text: string, most = 1_000) => parseFeed(text, URL_, most);
 
+function problemOf(text: string): string | undefined {
+  try {
+    parsed(text);
+    return undefined;
+  } catch (error) {
+    return (error as Error).name;
+  }
+}
+
 async function site(answer: RequestListener) {
   const seen: IncomingHttpHeaders[] = [];
   const server = createServer((request, response) => {
@@ -295,11 +304,7 @@ describe("what is no feed (G1)", () => {
     ["many titles of one name", rss(`<item><title>${"<title>".repeat(60_000)}</title></item>`)],
   ])("does not hold up the host: %s", (_, text) => {
     const startedMs = performance.now();
-    try {
-      parsed(text);
-    } catch (error) {
-      expect(error).toBeInstanceOf(NoFeed);
-    }
+    expect(problemOf(text)).toBeOneOf([undefined, "NoFeed"]);
     expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
 });

@@ -25,14 +25,14 @@ test("bombs, drips and answers without end are capped, with at most 32 MiB of me
     growthBytes: number;
   };
   expect(reports.map(({ name }) => name)).toEqual(names);
-  for (const { name, outcome, tookMs } of reports) {
-    const expected = ENDED_BY_TIME.includes(name)
-      ? ["timeout"]
-      : ["too-large", "undecodable", "broken", "1 bytes"];
-    if (name === "gzip of gzip") expected.push(`${GZIP_BYTES} bytes`);
-    expect(expected, `${name}: ${outcome}`).toContain(outcome);
-    if (ENDED_BY_TIME.includes(name)) expect(tookMs, name).toBeLessThan(SHORT_MS * 25);
-  }
+  const byTime = reports.filter(({ name }) => ENDED_BY_TIME.includes(name));
+  expect(byTime.map(({ name, outcome }) => [name, outcome])).toEqual(
+    byTime.map(({ name }) => [name, "timeout"]),
+  );
+  expect(Math.max(...byTime.map(({ tookMs }) => tookMs))).toBeLessThan(SHORT_MS * 25);
+  const ends = ["too-large", "undecodable", "broken", "1 bytes", `${GZIP_BYTES} bytes`];
+  const others = reports.filter(({ name }) => !ENDED_BY_TIME.includes(name));
+  expect(others.filter(({ outcome }) => !ends.includes(outcome))).toEqual([]);
   const outcomes = Object.fromEntries(reports.map(({ name, outcome }) => [name, outcome]));
   for (const bomb of ["gzip bomb", "brotli bomb", "deflate bomb", "concatenated gzip"])
     expect([bomb, outcomes[bomb]]).toEqual([bomb, "too-large"]);

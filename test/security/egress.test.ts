@@ -90,6 +90,21 @@ function ruleFor(url: string, ...more: string[]): { hosts: string[] } {
 const get = (url: string, more: Partial<GuardedRequest> & Pick<GuardedRequest, "network" | "rule">) =>
   guardedRequest({ method: "GET", url: new URL(url), limits: { totalMs: 20_000 }, ...more });
 
+/** How a request ended, in a word. */
+async function tried(
+  url: string,
+  over: Network,
+  { rule = ruleFor(url), redirects = 0 }: Partial<GuardedRequest> = {},
+): Promise<{ why: string; sent: boolean }> {
+  try {
+    const { status } = await get(url, { rule, network: over, redirects });
+    return { why: `status ${status}`, sent: true };
+  } catch (error) {
+    if (!(error instanceof RequestFailed)) throw error;
+    return { why: error.why, sent: error.sent };
+  }
+}
+
 const targets = [...hosts.map((host) => `http://${host}/`), ...urls];
 
 describe("addresses", () => {
@@ -100,21 +115,15 @@ describe("addresses", () => {
 
   test("none of them is connected to, whatever the list of hosts says (E1, E2, V1, V2)", async () => {
     const outcomes: Record<string, number> = {};
+    const breaches: unknown[] = [];
     for (const target of targets) {
       const over = network();
-      let outcome = "no URL";
-      if (URL.canParse(target)) {
-        const failed = await get(target, { rule: ruleFor(target), network: over }).catch(
-          (error: unknown) => error,
-        );
-        expect(failed, target).toBeInstanceOf(RequestFailed);
-        const { why, sent } = failed as RequestFailed;
-        expect({ target, sent, dialled: over.dialled }).toEqual({ target, sent: false, dialled: [] });
-        expect(over.asked.length, target).toBeLessThanOrEqual(1);
-        outcome = why;
-      }
-      outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+      const outcome = URL.canParse(target) ? await tried(target, over) : { why: "no URL" };
+      outcomes[outcome.why] = (outcomes[outcome.why] ?? 0) + 1;
+      if ("sent" in outcome && (outcome.sent || over.dialled.length > 0 || over.asked.length > 1))
+        breaches.push({ target, outcome, dialled: over.dialled, asked: over.asked });
     }
+    expect(breaches).toEqual([]);
     // Unreachable: a name without an address, or one that nobody knows.
     expect(outcomes["refused"]).toBeGreaterThanOrEqual(300);
     expect(Object.keys(outcomes).sort()).toEqual(["no URL", "refused", "unreachable"]);
@@ -123,36 +132,34 @@ describe("addresses", () => {
 
   test("none of them is followed to by a redirect (Q2)", async () => {
     let followed = 0;
+    const breaches: unknown[] = [];
     for (const target of targets) {
       const over = network();
       // As a header can hold it: a URL's reader decodes what is percent-encoded in a host.
       const location = target.replace(/[^\t\x20-\x7e]+/gu, (text) => encodeURIComponent(text));
       answer = (_, response) => response.writeHead(302, { location }).end();
-      const got = await get("http://public.example/start", {
-        rule: ruleFor(target),
-        network: over,
-        redirects: 5,
-      }).catch((error: unknown) => error);
-      expect(
-        over.dialled.filter((host) => host !== PUBLIC),
-        target,
-      ).toEqual([]);
-      if (got instanceof RequestFailed) followed++;
+      const start = "http://public.example/start";
+      const { why } = await tried(start, over, { rule: ruleFor(target), redirects: 5 });
+      if (over.dialled.some((host) => host !== PUBLIC)) breaches.push({ target, dialled: over.dialled });
       // What is no URL, or one on the same host, is an answer like another.
-      else expect(got, target).toMatchObject({ status: 302 });
+      if (why !== "status 302") followed++;
     }
+    expect(breaches).toEqual([]);
     expect(followed).toBeGreaterThanOrEqual(300);
     expect(reached).toBe(0);
     measure({ suite: "egress", name: "redirects to them refused", value: followed, unit: "redirects" });
   });
 
   test("none of them is reached under a list that does not name it (E1)", async () => {
+    const breaches: unknown[] = [];
     for (const target of targets.filter((one) => URL.canParse(one) && !one.includes("public.example"))) {
       const over = network();
-      const rule = { hosts: ["public.example"], allowPrivateNetwork: true };
-      await expect(get(target, { rule, network: over }), target).rejects.toMatchObject({ why: "refused" });
-      expect(over.asked).toEqual([]);
+      const { why } = await tried(target, over, {
+        rule: { hosts: ["public.example"], allowPrivateNetwork: true },
+      });
+      if (why !== "refused" || over.asked.length > 0) breaches.push({ target, why, asked: over.asked });
     }
+    expect(breaches).toEqual([]);
   });
 
   test("a connection that allows private networks reaches them, and nowhere addresses still not", async () => {
@@ -241,7 +248,9 @@ test("1,000 tries with names that change their address: the canary hears nothing
 test("the canary does hear what is let through (so that its silence means something)", async () => {
   const rule = { hosts: [`rebind.example:${canaryPort}`], allowPrivateNetwork: true };
   const over = network(() => ["127.0.0.1"]);
-  await expect(get(`http://rebind.example:${canaryPort}/`, { rule, network: over })).rejects.toThrow();
+  await expect(get(`http://rebind.example:${canaryPort}/`, { rule, network: over })).rejects.toThrow(
+    RequestFailed,
+  );
   expect(reached).toBe(1);
 });
 
@@ -283,7 +292,7 @@ describe("redirects", () => {
         await guardedRequest({ ...request, redirects: 5 });
         const again = seen.slice(1);
         expect(again.every((one) => one.method === "GET" && !("content-length" in one.headers))).toBe(true);
-        if (status > 303 || method !== "POST") expect(again).toEqual([]);
+        expect(again).toHaveLength(status <= 303 && method === "POST" ? 1 : 0);
       }
   });
 
@@ -357,9 +366,10 @@ describe("redirects", () => {
       "public.example.",
     ];
     for (const host of no)
-      await expect(get(`http://${host}/`, { rule: listed, network: over }), host).rejects.toMatchObject({
-        why: "refused",
-      });
+      expect([host, await tried(`http://${host}/`, over, { rule: listed })]).toMatchObject([
+        host,
+        { why: "refused" },
+      ]);
     for (const host of ["PUBLIC.example", "a.wild.example", "a.b.wild.example", "one.example:8443"])
       expect(await get(`http://${host}/`, { rule: listed, network: over })).toMatchObject({ status: 200 });
   });

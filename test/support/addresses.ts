@@ -22,14 +22,16 @@ const FORBIDDEN_4 = [
 const hex = (value: number, width = 1): string => value.toString(16).padStart(width, "0");
 const octal = (value: number): string => `0${value.toString(8)}`;
 const percent = (text: string): string =>
-  [...Buffer.from(text)].map((byte) => `%${hex(byte, 2).toUpperCase()}`).join("");
+  Array.from(Buffer.from(text))
+    .map((byte) => `%${hex(byte, 2).toUpperCase()}`)
+    .join("");
 
 function formsOf(address: string): string[] {
   const [a = 0, b = 0, c = 0, d = 0] = address.split(".").map(Number);
   const whole = ((a * 256 + b) * 256 + c) * 256 + d;
   const low = (b * 256 + c) * 256 + d;
   const words = `${hex(a * 256 + b)}:${hex(c * 256 + d)}`;
-  const wide = [...address]
+  const wide = Array.from(address)
     .map((char) => (char === "." ? "．" : String.fromCodePoint(0xff10 + Number(char))))
     .join("");
   return [
