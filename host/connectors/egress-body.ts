@@ -12,6 +12,8 @@ export interface Body {
 }
 
 const NOTHING = Buffer.alloc(0);
+const SMALL = 2_048;
+const ROOM = 16_384;
 const DECODERS: Record<string, () => Transform> = {
   gzip: () => createGunzip(),
   "x-gzip": () => createGunzip(),
@@ -33,19 +35,61 @@ export async function readBody(from: Readable, encoding: string, maxBytes: numbe
   }
   // The callback's error is the last stream's too, which the loop sees.
   const source = decoder ? pipeline(from, decoder, () => {}) : from;
-  const chunks: Buffer[] = [];
-  let total = 0;
   try {
-    for await (const chunk of source as AsyncIterable<Buffer>) {
-      total += chunk.length;
-      if (total > maxBytes) return { bytes: NOTHING, problem: "too-large" };
-      chunks.push(chunk);
-    }
+    const bytes = await collected(source, maxBytes);
+    return bytes ? { bytes } : { bytes: NOTHING, problem: "too-large" };
   } catch (error) {
     if (decoder && isOfDecoder(error)) return { bytes: NOTHING, problem: "undecodable" };
     throw error;
   }
-  return { bytes: Buffer.concat(chunks) };
+}
+
+/** Undefined for what is larger. Listens instead of iterating: a promise for each of a million chunks is a cost, too. */
+function collected(source: Readable, maxBytes: number): Promise<Buffer | undefined> {
+  const pieces = new Pieces();
+  let total = 0;
+  return new Promise((resolve, reject) => {
+    source.on("error", reject);
+    source.once("close", () => reject(new Error("the connection was closed before the end of the answer")));
+    source.once("end", () => resolve(pieces.whole()));
+    source.on("data", (chunk: Buffer) => {
+      total += chunk.length;
+      if (total <= maxBytes) return pieces.add(chunk);
+      resolve(undefined);
+      source.destroy();
+    });
+  });
+}
+
+/** Small ones copied together: a body of single bytes would cost a hundred times its size. */
+class Pieces {
+  readonly #full: Buffer[] = [];
+  #open: Buffer = NOTHING;
+  #used = 0;
+
+  add(chunk: Buffer): void {
+    if (chunk.length >= SMALL) {
+      this.#close();
+      this.#full.push(chunk);
+      return;
+    }
+    if (this.#used + chunk.length > this.#open.length) {
+      this.#close();
+      this.#open = Buffer.allocUnsafeSlow(ROOM);
+    }
+    this.#used += chunk.copy(this.#open, this.#used);
+  }
+
+  whole(): Buffer {
+    this.#close();
+    return this.#full.length === 1 ? (this.#full[0] ?? NOTHING) : Buffer.concat(this.#full);
+  }
+
+  #close(): void {
+    if (this.#used > 0) this.#full.push(this.#open.subarray(0, this.#used));
+    this.#open = NOTHING;
+    this.#used = 0;
+  }
 }
 
 function isOfDecoder(error: unknown): boolean {

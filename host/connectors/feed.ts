@@ -125,10 +125,11 @@ export function feedOver(network: Network): Connector<Config, Secrets> {
 export const feed = feedOver(SYSTEM_NETWORK);
 
 async function fetched(
-  { config: set, secrets: given }: Opened,
+  connection: Opened,
   asked: Asked,
   { signal, network }: { signal: AbortSignal; network: Network },
 ): Promise<Result> {
+  const { config: set } = connection;
   const home = new URL(set.url);
   const url = urlOf(asked.url, home);
   const known = knownOf(asked.etag, url); // (F1)
@@ -143,7 +144,7 @@ async function fetched(
       ...(known?.etag === undefined ? {} : { "if-none-match": known.etag }),
       ...(known?.modified === undefined ? {} : { "if-modified-since": known.modified }),
     },
-    ...(isHome ? { credentials: credentialsOf(set, given) } : {}), // (F2)
+    ...(isHome ? { credentials: credentialsOf(connection) } : {}), // (F2)
     rule: { hosts: [home.host, ...allowedHosts], allowPrivateNetwork, ca },
     limits: { totalMs: Math.min(asked.timeoutMs ?? set.timeoutMs, set.timeoutMs), bodyBytes: maxBodyBytes },
     redirects: REDIRECTS,
@@ -166,10 +167,15 @@ function urlOf(asked: string | undefined, home: URL): URL {
   return new URL(asked, home);
 }
 
-function credentialsOf({ headers }: Config, given: Secrets): Credentials {
+function credentialsOf(connection: Opened): Credentials {
+  const {
+    config: { headers },
+    secrets: given,
+  } = connection;
   if ("token" in given) return { headers: { ...headers, authorization: `Bearer ${given.token}` } };
   if (!("user" in given)) return { headers };
   const pair = Buffer.from(`${given.user}:${given.password}`).toString("base64");
+  connection.hide(pair);
   return { headers: { ...headers, authorization: `Basic ${pair}` } };
 }
 
