@@ -183,8 +183,8 @@ describe("a disk that fails (G3)", () => {
 
   test("a write that the system refuses: the host says so and stops, what it acknowledged is there", async () => {
     const data = folder();
-    // The log may not grow beyond a megabyte: the kernel refuses the write.
-    const script = `ulimit -f 1024; exec "$0" "$@"`;
+    // The log may not grow beyond two megabytes: the kernel refuses the write.
+    const script = `ulimit -f 2048; exec "$0" "$@"`;
     const child = spawn(
       "bash",
       ["-c", script, process.execPath, CHILD, "publish", data, '{"checkpoints":false}'],
