@@ -40,7 +40,7 @@ export function prepared(facts: RunFacts, result: PreparedResult, atMs: EpochMs)
   ]);
   const { writes } = change;
   if (ids.length > 0) {
-    change.expect.deliveries = { ids, status: "pending" };
+    change.expect.deliveries = { ids, status: "pending", handler: handler.id };
     writes.push({ do: "deliveries", ids, to: "reserved", run: run.id });
   }
   if (!handler.hasMutate) return change;

@@ -47,7 +47,7 @@ export interface Expect {
   /** For results that may come late: the row still stands where it stood. */
   mutation?: { id: MutationId; status: MutationStatus };
   /** Deliveries that must still be in this state, whoever owns them. */
-  deliveries?: { ids: DeliveryId[]; status: DeliveryStatus; reservedBy?: RunId };
+  deliveries?: { ids: DeliveryId[]; status: DeliveryStatus; reservedBy?: RunId; handler?: HandlerId };
   /** Nobody has closed this item yet. */
   inboxOpen?: InboxId;
   /** Nothing of this handler is open (edit of its state). */

@@ -109,5 +109,7 @@ export function follow(facts: RunFacts, change: Change): RunFacts {
 }
 
 function withoutNulls<Noun>(noun: { [Field in keyof Noun]: Noun[Field] | null }): Noun {
-  return Object.fromEntries(Object.entries(noun).filter(([, value]) => value !== null)) as Noun;
+  const kept: Partial<Noun> = {};
+  for (const field in noun) if (noun[field] !== null) kept[field] = noun[field] as Noun[typeof field];
+  return kept as Noun;
 }

@@ -58,8 +58,9 @@ export function isUnstable(attempts: readonly StatedIntent[]): boolean {
   const same = attempts.filter(
     (one) => one.tool === last.tool && one.connection === last.connection && sameIds(one, last),
   );
+  if (same.length < 2) return false;
   const texts = new Set(same.map((one) => canonical(JSON.parse(one.args) as Json)));
-  return same.length > 1 && texts.size === same.length;
+  return texts.size === same.length;
 }
 
 function sameIds(a: StatedIntent, b: StatedIntent): boolean {

@@ -6,7 +6,7 @@
  * S3. In step mode a run is held before its first unit, and units are never fused (04).
  */
 import type { Change, UnitName, Write } from "./change.ts";
-import type { HandlerFacts, WorkflowFacts } from "./facts.ts";
+import type { HandlerFacts, RunFacts, WorkflowFacts } from "./facts.ts";
 import type { EpochMs, Incarnation, InboxId, RunId } from "./ids.ts";
 import type { Kind, Phase, Run, Trigger } from "./run.ts";
 import type { JsonText } from "./workflow.ts";
@@ -74,6 +74,46 @@ export function start(
       },
     ],
   };
+}
+
+/**
+ * The facts of the run that a start has begun, as they are once it is applied: nothing of it needs to be read again.
+ * `now` is what the store says of the workflow then.
+ */
+export function begunBy(
+  { workflow, handler }: Pick<RunFacts, "workflow" | "handler">,
+  { writes }: Change,
+  now: { workflowRevision: number; seq: number },
+): RunFacts | undefined {
+  const create = writes.find((write) => write.do === "run.create");
+  const set = writes.find((write) => write.do === "workflow.set")?.set;
+  if (!create || create.run.status !== "active") return undefined;
+  const { run } = create;
+  const own = seen(handler, now.seq);
+  return {
+    workflow: {
+      ...workflow,
+      revision: now.workflowRevision,
+      seq: now.seq,
+      consumerStreak: set?.consumerStreak ?? workflow.consumerStreak,
+      openRun: { id: run.id, active: true },
+      handlers: workflow.handlers.map((one) => (one.id === own.id ? own : one)),
+    },
+    handler: own,
+    run,
+    reserved: [],
+    released: [],
+  };
+}
+
+/** The handler after `lookedAt`. */
+function seen(handler: HandlerFacts, seq: number): HandlerFacts {
+  if (handler.kind === "producer") {
+    const { queued: _, ...rest } = handler;
+    return rest;
+  }
+  const { triggered: _, newPendingAtMs: __, ...rest } = handler;
+  return { ...rest, seenSeq: seq };
 }
 
 /** (S2) */

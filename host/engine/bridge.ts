@@ -13,15 +13,23 @@ import type { Manifest } from "../core/workflow.ts";
 import type { ReadAnswer, ToolCall, ToolFailure } from "../ports/connector.ts";
 import type { HostAnswer, HostCall } from "../ports/sandbox.ts";
 import type { Parts } from "./parts.ts";
+import { pendingJson, type Shipping } from "./shipping.ts";
 import { msOf, pause, within } from "./timeout.ts";
 
 export type Answer = (call: HostCall) => Promise<HostAnswer>;
 
-export function bridge(parts: Parts, facts: RunFacts, manifest: Manifest, signal: AbortSignal): Answer {
+export function bridge(
+  parts: Parts,
+  shipping: Shipping,
+  facts: RunFacts,
+  manifest: Manifest,
+  signal: AbortSignal,
+): Answer {
   const reads = facts.run.phase === "preparing" || facts.run.phase === "executing";
   return async (call) => {
     if (!reads) return refused("phase-violation", `${call.name} is not allowed in ${facts.run.phase}`); // (B1)
-    if (call.name === "peek" || call.name === "getByIds") return events(parts, facts, manifest, call);
+    if (call.name === "peek" || call.name === "getByIds")
+      return events(parts, shipping, facts, manifest, call);
     const dot = call.name.indexOf(".");
     const [alias, tool] = [call.name.slice(0, dot), call.name.slice(dot + 1)];
     if (!Object.hasOwn(manifest.connections, alias))
@@ -32,6 +40,7 @@ export function bridge(parts: Parts, facts: RunFacts, manifest: Manifest, signal
 
 async function events(
   parts: Parts,
+  shipping: Shipping,
   facts: RunFacts,
   manifest: Manifest,
   call: HostCall,
@@ -40,21 +49,12 @@ async function events(
   const consumer = manifest.consumers[facts.handler.name];
   if (!consumer?.subscribes.includes(topic))
     return refused("undeclared-topic", `this consumer does not subscribe to ${topic}`); // (B2)
+  if (typeof limit === "number") shipping.asked(facts, topic, limit);
   const found = await parts.store.pending(facts.handler.id, topic, {
     limit: limit ?? 1_000,
     ...(ids ? { messageIds: ids } : {}),
   });
   return { ok: true, value: pendingJson(found), nowMs: parts.clock.nowMs() };
-}
-
-export function pendingJson(
-  found: readonly { messageId: string; payload: string; publishedAtMs: number }[],
-): string {
-  const items = found.map(
-    (one) =>
-      `{"messageId":${JSON.stringify(one.messageId)},"payload":${one.payload},"publishedAt":"${new Date(one.publishedAtMs).toISOString()}"}`,
-  );
-  return `[${items.join(",")}]`;
 }
 
 async function read(parts: Parts, facts: RunFacts, call: ToolCall): Promise<HostAnswer> {

@@ -26,6 +26,7 @@ import { emissionOf, NOTHING } from "./emission.ts";
 import { failedStep } from "./failures.ts";
 import { Mutator } from "./mutator.ts";
 import type { Parts } from "./parts.ts";
+import { Shipping } from "./shipping.ts";
 import { firstUnitsOf, isFused, perform, type Performed } from "./unit.ts";
 
 type Result = Promise<RunFacts | undefined>;
@@ -36,6 +37,7 @@ interface Finished extends Performed {
 export class Executor {
   readonly mutator: Mutator;
   readonly #parts: Parts;
+  readonly #shipping = new Shipping();
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -136,10 +138,11 @@ export class Executor {
     signal: AbortSignal,
     then: (done: Finished) => Result,
   ): Result {
-    const { result, records } = await perform(this.#parts, facts, script, unit, signal); // (X1)
+    const performed = await perform(this.#parts, this.#shipping, facts, script, unit, signal); // (X1)
+    const { result } = performed;
     if (signal.aborted) return facts; // (X4)
-    if (result.status === "done") return then({ result, records });
-    return this.#broke(facts, units, result, records);
+    if (result.status === "done") return then({ ...performed, result });
+    return this.#broke(facts, units, result, performed.records);
   }
 
   async #broke(
@@ -157,13 +160,14 @@ export class Executor {
     const { handler, run } = facts;
     const { result, records } = done;
     const subscribes = script.manifest.consumers[handler.name]?.subscribes ?? [];
-    const asked = await this.#asked(facts, result.prepared);
+    const asked = shippedOf(facts, done) ?? (await this.#asked(facts, result.prepared));
     const verdict = reservation(run, { id: handler.id, subscribes }, asked);
     if ("fail" in verdict) return this.#fail(facts, units, verdict.fail, records);
     if ("redo" in verdict) return this.#apply(facts, redo(facts, units, this.#now()), "applied");
     const changed = async (): Result => {
       const now = await this.#parts.store.run(run.id);
-      return now?.run.revision === run.revision ? this.#reserve(now, script, units, done) : now;
+      const { shipped: _, ...again } = done;
+      return now?.run.revision === run.revision ? this.#reserve(now, script, units, again) : now;
     };
     const nowMs = this.#now();
     const alone = units.length === 1;
@@ -266,6 +270,22 @@ export class Executor {
   #now(): number {
     return this.#parts.clock.nowMs();
   }
+}
+
+/**
+ * What it reserves stood for these deliveries when they were sent to it; the Change is refused if one is not pending for
+ * this consumer any more (X3). `undefined` when it reserves something else as well.
+ */
+function shippedOf({ handler }: RunFacts, { result, shipped }: Finished): Asked[] | undefined {
+  if (!shipped) return undefined;
+  const asked: Asked[] = [];
+  for (const { topic, ids } of result.prepared?.reservations ?? [])
+    for (const messageId of ids) {
+      const id = shipped.known.get(topic)?.get(messageId);
+      if (id === undefined) return undefined;
+      asked.push({ topic, messageId, delivery: { id, handler: handler.id, status: "pending" } });
+    }
+  return asked;
 }
 
 function deliveryOf({ delivery, settled }: PendingEvent, handler: HandlerId): NonNullable<Asked["delivery"]> {

@@ -10,6 +10,7 @@ import {
   resolvePolicy,
   spelledOut,
 } from "../core/policy-resolve.ts";
+import type { HandlerId } from "../core/ids.ts";
 import type { JsonText } from "../core/workflow.ts";
 import type { Policies, PolicyOwner } from "./parts.ts";
 
@@ -23,7 +24,7 @@ const OF_PRODUCER: readonly Unit[] = ["producer"];
 const OF_CONSUMER: readonly Unit[] = ["prepare", "mutate", "next"];
 
 export function policiesOf(layers: readonly PolicyLayer[]): Policies {
-  const known = new Map<string, EffectivePolicy<Unit>>();
+  const known = new Map<HandlerId, Map<string, EffectivePolicy<Unit>>>();
   const recorded = new Map<string, JsonText | undefined>();
 
   const resolve = <U extends Unit>(unit: U, of: PolicyOwner, call: CallPolicy | undefined, tool?: string) => {
@@ -59,11 +60,13 @@ export function policiesOf(layers: readonly PolicyLayer[]): Policies {
     effective<U extends Unit>(unit: U, of: PolicyOwner, tool?: string): EffectivePolicy<U> {
       const call = callOf(of);
       if (call) return resolve(unit, of, call, tool).policy;
-      const key = `${of.workflow.id}/${of.handler.id}/${unit}/${tool ?? ""}`;
-      let policy = known.get(key) as EffectivePolicy<U> | undefined;
+      let own = known.get(of.handler.id);
+      if (!own) known.set(of.handler.id, (own = new Map()));
+      const key = tool === undefined ? unit : `${unit} ${tool}`;
+      let policy = own.get(key) as EffectivePolicy<U> | undefined;
       if (!policy) {
         policy = resolve(unit, of, undefined, tool).policy;
-        known.set(key, policy as EffectivePolicy<Unit>);
+        own.set(key, policy as EffectivePolicy<Unit>);
       }
       return policy;
     },

@@ -12,10 +12,10 @@ import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
 import type { NamespaceId, RunId, WorkflowId } from "../core/ids.ts";
 import { claim } from "../core/retry.ts";
 import { isApproved } from "../core/run.ts";
-import { type Attempt, start } from "../core/start.ts";
+import { type Attempt, begunBy, start } from "../core/start.ts";
 import { choose } from "../core/trigger.ts";
 import { inTurn, type Waiting } from "../core/turns.ts";
-import type { DueWorkflow, Level } from "../ports/store.ts";
+import type { Applied, DueWorkflow, Level } from "../ports/store.ts";
 import { reanchor, reanchorAll } from "./clock-jump.ts";
 import type { Executor } from "./executor.ts";
 import type { Parts, PolicyOwner } from "./parts.ts";
@@ -44,6 +44,8 @@ interface Begun {
   change: Change;
   level: Level;
   run?: RunId;
+  /** Its facts once the step is applied, where they follow from it. */
+  facts?: (now: Applied) => RunFacts | undefined;
   /** An approved call: applied, it is on its way. */
   called?: boolean;
 }
@@ -206,15 +208,15 @@ export class Scheduler {
       if (!begun || this.#stopped) return false;
       const result = await store.apply(begun.change, { level: begun.level, fence: store.fence });
       if (!result.ok) continue;
-      if (begun.run !== undefined) await this.#drive(begun.run, signal, begun.called ?? false);
+      if (begun.run !== undefined) await this.#drive(begun.run, begun.facts?.(result), signal, begun.called);
       if (this.#setBack) await this.#replan(id);
       return true;
     }
     return false;
   }
 
-  async #drive(id: RunId, signal: AbortSignal, called: boolean): Promise<void> {
-    const facts = await this.#parts.store.run(id);
+  async #drive(id: RunId, known: RunFacts | undefined, signal: AbortSignal, called = false): Promise<void> {
+    const facts = known ?? (await this.#parts.store.run(id));
     if (!facts) return;
     this.#parts.tell({ kind: "run.started", facts });
     await this.#executor.drive(facts, signal, called);
@@ -227,7 +229,9 @@ export class Scheduler {
       const { handler, trigger } = choice;
       const attempt = this.#attempt({ workflow, handler });
       const change = start(workflow, handler, trigger, attempt, nowMs);
-      return { change, level: "committed", ...(workflow.mode === "auto" ? { run: attempt.id } : {}) };
+      if (workflow.mode !== "auto") return { change, level: "committed" };
+      const facts = (now: Applied) => begunBy({ workflow, handler }, change, now);
+      return { change, level: "committed", run: attempt.id, facts };
     }
     const facts = await this.#parts.store.run(choice.run);
     // What was chosen before a pause or a deploy is chosen anew after it.

@@ -12,12 +12,11 @@ import { isPastBoundary } from "../core/run.ts";
 import { firstUnits } from "../core/start.ts";
 import type { Json, JsonText, Manifest } from "../core/workflow.ts";
 import type { Limits, SandboxCall, SandboxResult, Script, UnitCall } from "../ports/sandbox.ts";
-import { bridge, pendingJson } from "./bridge.ts";
+import { bridge } from "./bridge.ts";
 import type { Parts, PolicyOwner } from "./parts.ts";
+import type { Shipped, Shipping } from "./shipping.ts";
 import { msOf } from "./timeout.ts";
 
-/** Pending events that travel with a `prepare`, so that `peek` needs no round trip. */
-const SHIPPED_EVENTS = 100;
 const TRANSCRIPT_CHARS = 262_144;
 const CHARS_PER_LINE = 2_000;
 
@@ -25,6 +24,8 @@ export interface Performed {
   result: SandboxResult;
   /** Transcript and logs, to be written with what becomes of the unit. */
   records: Write[];
+  /** The events that travelled with it, where the script has seen no others. */
+  shipped?: Shipped;
 }
 
 /** Whether `prepare` and the intent of `mutate` share a round trip. Not where they fail in different ways (04). */
@@ -37,6 +38,7 @@ export const firstUnitsOf = (parts: Parts, facts: RunFacts): UnitName[] =>
 
 export async function perform(
   parts: Parts,
+  shipping: Shipping,
   facts: RunFacts,
   script: Script,
   unit: UnitCall,
@@ -60,11 +62,19 @@ export async function perform(
   if (run.prepared !== undefined) call.prepared = run.prepared;
   if (unit === "next") call.outcome = outcomeJson(facts);
   const shipped =
-    unit === "prepare" || unit === "prepare+mutate" ? await ship(parts, facts, script.manifest) : undefined;
+    unit === "prepare" || unit === "prepare+mutate"
+      ? await shipping.ship(parts, facts, script.manifest)
+      : undefined;
   if (shipped) call.peek = shipped.peek;
-  const result = await parts.sandbox.run(call, bridge(parts, facts, script.manifest, signal));
+  const answer = bridge(parts, shipping, facts, script.manifest, signal);
+  let saw = shipped;
+  const result = await parts.sandbox.run(call, (asked) => {
+    if (asked.name === "peek" || asked.name === "getByIds") saw = undefined;
+    return answer(asked);
+  });
   if (result.logs.length > 0) parts.tell({ kind: "run.logged", facts, lines: result.logs });
-  return { result, records: recordsOf(parts, facts, call, result, shipped?.ids) };
+  const records = recordsOf(parts, facts, call, result, shipped?.ids);
+  return saw ? { result, records, shipped: saw } : { result, records };
 }
 
 function limitsOf({ policies }: Parts, facts: RunFacts, unit: UnitCall, nowMs: number): Partial<Limits> {
@@ -91,19 +101,6 @@ function paramsOf({ params: declared }: Manifest, given: JsonText | undefined): 
   const set = given === undefined ? {} : (JSON.parse(given) as Record<string, Json>);
   for (const [name, value] of Object.entries(set)) if (Object.hasOwn(declared, name)) params[name] = value;
   return Object.keys(params).length > 0 ? JSON.stringify(params) : undefined;
-}
-
-async function ship(parts: Parts, { handler }: RunFacts, { consumers }: Manifest) {
-  const peek: NonNullable<SandboxCall["peek"]> = {};
-  const ids: Record<string, { deliveries: number[]; complete: boolean }> = {};
-  for (const topic of consumers[handler.name]?.subscribes ?? []) {
-    const found = await parts.store.pending(handler.id, topic, { limit: SHIPPED_EVENTS + 1 });
-    const events = found.slice(0, SHIPPED_EVENTS);
-    const complete = found.length <= SHIPPED_EVENTS;
-    peek[topic] = { events: pendingJson(events), count: events.length, complete };
-    ids[topic] = { deliveries: events.map((one) => one.delivery), complete };
-  }
-  return { peek, ids };
 }
 
 /** (U1) */

@@ -71,6 +71,24 @@ function jsonOr(text: string): JsonText {
 }
 
 export function parseBounded(json: JsonText): unknown {
+  if (opens(json)) measureDepth(json);
+  try {
+    return JSON.parse(json);
+  } catch {
+    return refuse("bad-value", "the run handed over text that is not JSON");
+  }
+}
+
+/** Whether it opens more lists and objects, texts included, than may be nested: most have too few to be measured. */
+function opens(json: JsonText): boolean {
+  let count = 0;
+  for (const bracket of ["{", "["])
+    for (let at = json.indexOf(bracket); at >= 0; at = json.indexOf(bracket, at + 1))
+      if (++count > MAX_DEPTH) return true;
+  return false;
+}
+
+function measureDepth(json: JsonText): void {
   let depth = 0;
   let inString = false;
   for (let i = 0; i < json.length; i++) {
@@ -82,11 +100,6 @@ export function parseBounded(json: JsonText): unknown {
     else if (c === 123 || c === 91) {
       if (++depth > MAX_DEPTH) refuse("bad-value", `a value is nested more than ${MAX_DEPTH} levels deep`);
     } else if (c === 125 || c === 93) depth--;
-  }
-  try {
-    return JSON.parse(json);
-  } catch {
-    return refuse("bad-value", "the run handed over text that is not JSON");
   }
 }
 

@@ -12,7 +12,7 @@ import type { Mutation } from "../../host/core/mutation.ts";
 import { editState, pause, renewDelivery, resume, skipDelivery } from "../../host/core/operate.ts";
 import { recover } from "../../host/core/recover.ts";
 import { claim } from "../../host/core/retry.ts";
-import { start } from "../../host/core/start.ts";
+import { begunBy, start } from "../../host/core/start.ts";
 import { unknown } from "../../host/core/settle.ts";
 import { choose } from "../../host/core/trigger.ts";
 import type { Applied, Level, Refused, Store } from "../../host/ports/store.ts";
@@ -348,6 +348,45 @@ export function describeStoreContract(name: string, harness: () => StoreHarness)
         expect(
           await apply(store, noted(workflow, { deliveries: { ...held, reservedBy: run.id + 1 } })),
         ).toMatchObject({ because: "stale-deliveries", deliveries: reserved });
+      }),
+    );
+
+    test(
+      "stale-deliveries also says that they are another consumer's",
+      ready(async (store, workflow) => {
+        await publish(store, workflow, ["a"], 1_000);
+        const [id] = (
+          await store.pending(handlerOf(await factsOf(store, workflow), "book").id, "order", { limit: 1 })
+        ).map((one) => one.delivery);
+        const { handlers } = await factsOf(store, workflow);
+        const held = (handler: number) => ({ ids: [id as number], status: "pending" as const, handler });
+        const [own, other] = ["book", "poll"].map(
+          (of) => handlers.find((one) => one.name === of)?.id as number,
+        );
+        expect(await apply(store, noted(workflow, { deliveries: held(own as number) }))).toMatchObject({
+          ok: true,
+        });
+        expect(await apply(store, noted(workflow, { deliveries: held(other as number) }))).toMatchObject({
+          because: "stale-deliveries",
+          deliveries: [id],
+        });
+      }),
+    );
+
+    test(
+      "a run that a start has begun reads as the core says it does",
+      ready(async (store, workflow) => {
+        const alone = await deployed(store, "alone", 1_000, { ...MANIFEST, consumers: {} });
+        for (const id of [workflow, alone]) {
+          const before = await factsOf(store, id);
+          const choice = choose(before, 400_000);
+          if (choice.next !== "start") throw new Error(`nothing to start: ${choice.next}`);
+          const { handler, trigger } = choice;
+          const attempt = { id: store.newId(), host: store.fence.incarnation, fused: true };
+          const change = start(before, handler, trigger, attempt, 400_000);
+          const now = await must(store, change);
+          expect(begunBy({ workflow: before, handler }, change, now)).toEqual(await store.run(attempt.id));
+        }
       }),
     );
 

@@ -60,7 +60,7 @@ describe("2.3, 2.4 the checkpoint `prepared`", () => {
     expect(moved(change)).toEqual({ 1: "reserved", 2: "reserved" });
     expect(change.expect).toEqual({
       run: { id: ID.run, revision: 6 },
-      deliveries: { ids: [1, 2], status: "pending" },
+      deliveries: { ids: [1, 2], status: "pending", handler: ID.consumer },
     });
   });
 

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { Pages } from "../../host/store/sqlite/pages.ts";
 import { feed } from "../../host/engine/feed.ts";
+import { TRANSCRIPT_BODY } from "../../host/store/sqlite/records.ts";
 import {
   ANN,
   asking,
@@ -283,9 +284,7 @@ test("10 every answer, the clock and the seed of a unit are recorded, and its lo
   const handler = asking((ctx) => ctx.log.info("looked", { at: 1 }));
   await h.deploy("w", { producers: { tick: { every: "1d", handler } } });
   const body = h.store.db
-    .prepare(
-      "SELECT b.body_json FROM transcripts t JOIN blobs b ON b.hash = t.blob WHERE t.unit = 'producer'",
-    )
+    .prepare(`SELECT ${TRANSCRIPT_BODY} FROM transcripts t WHERE t.unit = 'producer'`)
     .pluck()
     .get() as string;
   expect(JSON.parse(body)).toMatchObject({
@@ -301,7 +300,7 @@ test("10 a transcript beyond its cap is kept without its answers", async () => {
   await using h = await harness({ parts: { transcriptChars: 200 } });
   h.world.onRead = () => ({ ok: true, value: JSON.stringify("x".repeat(1_000)) });
   await h.deploy("w", { producers: { tick: { every: "1d", handler: asking(nothing) } } });
-  const body = h.store.db.prepare("SELECT body_json FROM blobs").pluck().get() as string;
+  const body = h.store.db.prepare(`SELECT ${TRANSCRIPT_BODY} FROM transcripts t`).pluck().get() as string;
   expect(JSON.parse(body)).toMatchObject({ truncated: true, nowMs: h.clock.nowMs() });
   expect(body.length).toBeLessThan(300);
 });
@@ -337,4 +336,18 @@ test("8 what was changed because of an input includes what followed from next", 
     ["book", "applied"],
   ]);
   expect(found?.outputs[0]?.causedBy).toMatchObject([{ title: "Email from alice: Q4" }]);
+});
+
+test("S1 what travels with prepare is what its version has asked for before: a larger wish asks once", async () => {
+  await using h = await harness({ slots: 1 });
+  await h.deploy("w", booking({ prepare: take("order", 3) }));
+  await Promise.all(Array.from({ length: 12 }, (_, n) => h.feed("order", `o${n}`, { n })));
+  await h.pass(MINUTE);
+  expect(h.deliveries("book").every((one) => one.endsWith("consumed"))).toBe(true);
+  const bodies = h.store.db
+    .prepare(`SELECT ${TRANSCRIPT_BODY} FROM transcripts t WHERE t.unit LIKE 'prepare%' ORDER BY t.run`)
+    .pluck()
+    .all() as string[];
+  const asked = bodies.map((body) => (JSON.parse(body) as { answers: { name: string }[] }).answers.length);
+  expect(asked.filter((count) => count > 0)).toHaveLength(1);
 });

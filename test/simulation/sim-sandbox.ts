@@ -28,6 +28,8 @@ export type SandboxFault = (typeof SANDBOX_FAULTS)[number];
 export type SandboxWeather = Partial<Record<SandboxFault, number>>;
 
 const LONG_MS = 20_000;
+/** As many as `peek` wants when a script does not say. */
+const LOOKS_AT = 100;
 
 const ENDED = {
   logs: [],
@@ -119,9 +121,9 @@ async function prepare(consumer: ConsumerProgram, call: SandboxCall, answer: Ans
   const pending: string[][] = [];
   for (const topic of consumer.topics) {
     const shipped = call.peek?.[topic];
-    if (shipped) pending.push(idsOf(shipped.events));
+    if (shipped && (shipped.complete || shipped.count >= LOOKS_AT)) pending.push(idsOf(shipped.events));
     else {
-      const asked = await answer({ name: "peek", args: JSON.stringify({ topic, limit: 100 }) });
+      const asked = await answer({ name: "peek", args: JSON.stringify({ topic, limit: LOOKS_AT }) });
       if (!asked.ok) return failure(asked.class, asked.code);
       pending.push(idsOf(asked.value));
     }

@@ -15,6 +15,7 @@ import { unknown } from "../../host/core/settle.ts";
 import { inspect } from "../../host/store/doctor.ts";
 import { openStore, type SqliteStore } from "../../host/store/open.ts";
 import { prune, RETENTION } from "../../host/store/retention.ts";
+import { TRANSCRIPT_BODY } from "../../host/store/sqlite/records.ts";
 import { verify } from "../../host/store/verify.ts";
 import { begin, deployed, handlerOf, ledgerRow, must, publish, wholeRun } from "../support/chain.ts";
 
@@ -259,7 +260,7 @@ const openWork = (store: SqliteStore) =>
     "SELECT * FROM handlers ORDER BY id",
     "SELECT * FROM workflows ORDER BY id",
     "SELECT * FROM logs WHERE run IN (SELECT id FROM runs WHERE open = 1) ORDER BY id",
-    "SELECT t.*, b.body_json FROM transcripts t JOIN blobs b ON b.hash = t.blob WHERE run IN (SELECT id FROM runs WHERE open = 1) ORDER BY run, unit",
+    `SELECT t.*, ${TRANSCRIPT_BODY} FROM transcripts t WHERE run IN (SELECT id FROM runs WHERE open = 1) ORDER BY run, unit`,
   ].map((sql) => store.db.prepare(sql).all());
 
 type Step = { act: "publish" | "run" | "skip" | "fail" | "dead" | "unknown" | "close"; days: number };

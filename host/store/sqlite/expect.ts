@@ -58,13 +58,15 @@ function rowRefusal(
 
 function isAsExpected(
   id: DeliveryId,
-  { status, reservedBy }: NonNullable<Change["expect"]["deliveries"]>,
+  { status, reservedBy, handler }: NonNullable<Change["expect"]["deliveries"]>,
   statements: Statements,
 ): boolean {
-  const row = statements.sql("SELECT status, reserved_by FROM deliveries WHERE id = ?").get(id) as
+  const row = statements.sql("SELECT status, reserved_by, handler FROM deliveries WHERE id = ?").get(id) as
     | Row
     | undefined;
-  return row?.["status"] === status && (reservedBy === undefined || row["reserved_by"] === reservedBy);
+  if (row?.["status"] !== status) return false;
+  if (handler !== undefined && row["handler"] !== handler) return false;
+  return reservedBy === undefined || row["reserved_by"] === reservedBy;
 }
 
 const no = (because: Refused["because"]): Refused => ({ ok: false, because });

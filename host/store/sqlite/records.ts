@@ -13,6 +13,16 @@ type RecordWrite = Extract<
   }
 >;
 
+/**
+ * A transcript up to here stands in its own row, where a longer one has the hash of its body: it fits the page that is
+ * written anyway, and two that are equal are too small to be worth an index.
+ */
+const SHORT = 600;
+
+/** The body of a transcript from its row. */
+export const TRANSCRIPT_BODY =
+  "CASE WHEN substr(t.blob, 1, 1) = '{' THEN t.blob ELSE (SELECT b.body_json FROM blobs b WHERE b.hash = t.blob) END";
+
 let lastText: string | undefined;
 let lastDigest = "";
 
@@ -130,11 +140,13 @@ export class Records {
   }
 
   #transcript(write: Extract<Write, { do: "transcript" }>, atMs: number): void {
-    const blob = hash(write.body);
-    this.#run(
-      "INSERT INTO blobs (hash, body_json, used_at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET used_at = excluded.used_at",
-      [blob, write.body, atMs],
-    );
+    const short = write.body.length <= SHORT && write.body.startsWith("{");
+    const blob = short ? write.body : hash(write.body);
+    if (!short)
+      this.#run(
+        "INSERT INTO blobs (hash, body_json, used_at) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET used_at = excluded.used_at",
+        [blob, write.body, atMs],
+      );
     this.#run("INSERT OR REPLACE INTO transcripts (run, unit, blob, at) VALUES (?, ?, ?, ?)", [
       write.run,
       write.unit,
