@@ -83,7 +83,7 @@ export interface HttpMutation {
   delete(path: string, options?: HttpMutationOptions): void;
 }
 
-/** One e-mail; give `text`, `html` or both. */
+/** One e-mail; give `text`, `html` or both. An address is `name@example.com` or `Name <name@example.com>`, one per text. */
 export interface Mail {
   readonly to: string | readonly string[];
   readonly cc?: string | readonly string[] | undefined;
@@ -99,7 +99,7 @@ export interface SmtpMutation {
   send(mail: Mail): void;
 }
 
-/** What `smtp.send` gives. */
+/** What `smtp.send` gives. A mail that somebody gets is sent; `rejected` are those who do not get it. */
 export interface SmtpResult {
   readonly messageId: string;
   readonly accepted: readonly string[];
@@ -121,7 +121,7 @@ export interface FeedItem {
 export interface FeedResult {
   readonly title: string;
   readonly items: readonly FeedItem[];
-  /** Hand it back in the next fetch; an unchanged feed then answers `notModified` with no items. */
+  /** Ours, not the server's. Hand it back in the next fetch; an unchanged feed then answers `notModified` with no items. */
   readonly etag?: string;
   readonly notModified?: boolean;
 }
@@ -149,6 +149,7 @@ export interface FileRead {
     readonly path: string;
     readonly encoding?: "utf8" | "base64" | undefined;
   }): Promise<{ readonly path: string; readonly content: string; readonly hash: string }>;
+  /** Every file below the path, in all folders. */
   list(args?: { readonly path?: string | undefined }): Promise<{ readonly files: readonly FileEntry[] }>;
 }
 

@@ -35,10 +35,21 @@ const ACCEPT =
 const LONGEST_WAIT_MS = 86_400_000;
 
 const httpUrl = z.url({ protocol: /^https?$/ });
+const limits = z.strictObject({
+  totalMs: z.int().min(100).max(120_000).default(15_000),
+  connectMs: z.int().min(100).max(60_000).default(10_000),
+  /** After decompression. */
+  bodyBytes: z
+    .int()
+    .min(1_024)
+    .max(16 * MEBIBYTE)
+    .default(2 * MEBIBYTE),
+  items: z.int().min(1).max(1_000).default(200),
+});
 const config = z.strictObject({
   url: httpUrl,
   /** Hosts beside that of `url`, for redirects and for what a script names: `host`, `host:port`, `*.host`. */
-  allowedHosts: z.array(z.string().min(1).max(260)).max(100).default([]),
+  hosts: z.array(z.string().min(1).max(260)).max(100).default([]),
   /** Admins only. */
   allowPrivateNetwork: z.boolean().default(false),
   /** PEM of further certificate authorities. */
@@ -47,14 +58,7 @@ const config = z.strictObject({
   headers: z
     .record(z.string().regex(/^[A-Za-z0-9-]{1,64}$/), z.string().regex(/^[\t\x20-\x7e]*$/))
     .default({}),
-  timeoutMs: z.int().min(100).max(120_000).default(15_000),
-  /** After decompression. */
-  maxBodyBytes: z
-    .int()
-    .min(1_024)
-    .max(16 * MEBIBYTE)
-    .default(2 * MEBIBYTE),
-  maxItems: z.int().min(1).max(1_000).default(200),
+  limits: limits.default(limits.parse({})),
 });
 const printable = z
   .string()
@@ -134,7 +138,7 @@ async function fetched(
   const url = urlOf(asked.url, home);
   const known = knownOf(asked.etag, url); // (F1)
   const isHome = url.origin === home.origin;
-  const { allowPrivateNetwork, ca, allowedHosts, maxBodyBytes } = set;
+  const { allowPrivateNetwork, ca, hosts, limits: most } = set;
   const answer = await guarded({
     method: "GET",
     url,
@@ -145,15 +149,15 @@ async function fetched(
       ...(known?.modified === undefined ? {} : { "if-modified-since": known.modified }),
     },
     ...(isHome ? { credentials: credentialsOf(connection) } : {}), // (F2)
-    rule: { hosts: [home.host, ...allowedHosts], allowPrivateNetwork, ca },
-    limits: { totalMs: Math.min(asked.timeoutMs ?? set.timeoutMs, set.timeoutMs), bodyBytes: maxBodyBytes },
+    rule: { hosts: [home.host, ...hosts], allowPrivateNetwork, ca },
+    limits: { ...most, totalMs: Math.min(asked.timeoutMs ?? most.totalMs, most.totalMs) },
     redirects: REDIRECTS,
     signal,
     network,
   });
   if (answer.status === 304 && known && asked.etag !== undefined)
     return { title: known.title, items: [], etag: asked.etag, notModified: true };
-  succeeded(answer, maxBodyBytes);
+  succeeded(answer, most.bodyBytes);
   const parsed = parsedFrom(answer, set);
   const digest = createHash("sha256").update(JSON.stringify(parsed)).digest("base64url").slice(0, 32);
   const etag = etagOf(answer, url, digest, parsed.title);
@@ -190,7 +194,7 @@ async function guarded(request: Parameters<typeof guardedRequest>[0]): Promise<G
 }
 
 /** The table of answers for reads (06). */
-function succeeded({ status, headers, problem, url }: GuardedAnswer, maxBodyBytes: number): void {
+function succeeded({ status, headers, problem, url }: GuardedAnswer, mostBytes: number): void {
   const said = `${new URL(url).host} said ${status}`;
   const more = { evidence: { status } };
   if (status === 401) throw auth(said, more);
@@ -201,7 +205,7 @@ function succeeded({ status, headers, problem, url }: GuardedAnswer, maxBodyByte
   if (status === 304) throw transient(`${said}, to a question that was not asked`, more);
   if (status < 200 || status > 299) throw invalid(said, more);
   if (problem === "too-large")
-    throw invalid(`the feed has more than ${maxBodyBytes} bytes`, { code: "answer-too-large" });
+    throw invalid(`the feed has more than ${mostBytes} bytes`, { code: "answer-too-large" });
   if (problem === "undecodable") throw transient("the answer's compression is broken or unknown");
 }
 
@@ -211,9 +215,9 @@ function waitOf(header: string | undefined): { retryAfterMs?: number } {
   return { retryAfterMs: Math.min(Number(header) * 1_000, LONGEST_WAIT_MS) };
 }
 
-function parsedFrom({ bytes, headers, url }: GuardedAnswer, { maxItems }: Config): Feed {
+function parsedFrom({ bytes, headers, url }: GuardedAnswer, { limits: most }: Config): Feed {
   try {
-    const { title, items } = parseFeed(charsetDecoded(bytes, headers["content-type"] ?? ""), url, maxItems);
+    const { title, items } = parseFeed(charsetDecoded(bytes, headers["content-type"] ?? ""), url, most.items);
     return { title, items: within(items, MOST_RESULT_BYTES) };
   } catch (error) {
     // A maintenance page, mostly: it passes.

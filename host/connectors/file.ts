@@ -44,19 +44,22 @@ const DEEPEST_LIST = 32;
 const LONGEST_QUOTE = 120;
 const HASH_SHOWN = "sha256:".length + 12;
 
-const config = z.strictObject({
-  root: z
-    .string()
-    .min(1)
-    .refine((path) => isAbsolute(path) && !path.includes("\0"), "write the root as an absolute path"),
+const limits = z.strictObject({
   /** Of one file, read or written. */
-  maxBytes: z
+  fileBytes: z
     .int()
     .min(1)
     .max(64 * MEBIBYTE)
     .default(MEBIBYTE),
   /** Of one listing, files and folders. */
-  maxEntries: z.int().min(1).max(100_000).default(5_000),
+  entries: z.int().min(1).max(100_000).default(5_000),
+});
+const config = z.strictObject({
+  root: z
+    .string()
+    .min(1)
+    .refine((path) => isAbsolute(path) && !path.includes("\0"), "write the root as an absolute path"),
+  limits: limits.default(limits.parse({})),
 });
 const secrets = z.strictObject({});
 
@@ -85,16 +88,16 @@ export function fileOn(disk: Disk): Connector<Config, object> {
       read: read({
         input: readInput,
         output: result.extend({ content: z.string() }),
-        run: async ({ config: { root, maxBytes } }: Opened, asked, { signal }) => {
-          const bytes = await readWhole({ root, names: namesOf(asked.path) }, maxBytes, signal);
+        run: async ({ config: { root, limits: most } }: Opened, asked, { signal }) => {
+          const bytes = await readWhole({ root, names: namesOf(asked.path) }, most.fileBytes, signal);
           return { path: asked.path, content: textOf(bytes, asked), hash: hashOf(bytes) };
         },
       }),
       list: read({
         input: listInput,
         output: z.object({ files: z.array(entry) }),
-        run: async ({ config: limits }: Opened, asked, { signal }) => ({
-          files: await listed(limits, asked.path, signal),
+        run: async ({ config: set }: Opened, asked, { signal }) => ({
+          files: await listed(set, asked.path, signal),
         }),
       }),
       write: mutation({
@@ -102,14 +105,18 @@ export function fileOn(disk: Disk): Connector<Config, object> {
         output: result,
         describe: (given: Write, { config: { root } }: OpenConnection<Config>) =>
           plainLine(`Write ${given.path} in ${root}: ${shown(given)}`, 1_000),
-        before: async ({ config: { root, maxBytes } }: Opened, given: Write, { signal }): Promise<Json> => ({
-          hash: (await hashAt({ root, names: namesOf(given.path) }, maxBytes, signal)) ?? null,
+        before: async (
+          { config: { root, limits: most } }: Opened,
+          given: Write,
+          { signal },
+        ): Promise<Json> => ({
+          hash: (await hashAt({ root, names: namesOf(given.path) }, most.fileBytes, signal)) ?? null,
           root: await identityOf(root),
         }),
-        run: async ({ config: { root, maxBytes } }: Opened, given: Write, { signal }) => {
+        run: async ({ config: { root, limits: most } }: Opened, given: Write, { signal }) => {
           const bytes = bytesOf(given);
-          if (bytes.byteLength > maxBytes)
-            throw invalid(`${bytes.byteLength} bytes; the connection writes ${maxBytes} at most`);
+          if (bytes.byteLength > most.fileBytes)
+            throw invalid(`${bytes.byteLength} bytes; the connection writes ${most.fileBytes} at most`);
           await replaceWhole({ root, names: namesOf(given.path) }, bytes, { signal, disk });
           return { path: given.path, hash: hashOf(bytes) };
         },
@@ -125,12 +132,12 @@ export const file = fileOn(SYSTEM_DISK);
 
 /** (D1) */
 async function reconciled(
-  { config: { root, maxBytes } }: Opened,
+  { config: { root, limits: most } }: Opened,
   given: Write,
   { before, signal }: CheckContext,
 ): Promise<Verdict> {
   const hash = hashOf(bytesOf(given));
-  const there = (await hashAt({ root, names: namesOf(given.path) }, maxBytes, signal)) ?? null;
+  const there = (await hashAt({ root, names: namesOf(given.path) }, most.fileBytes, signal)) ?? null;
   if (there === hash) return applied({ path: given.path, hash });
   const recorded = seen.safeParse(before);
   if (!recorded.success) return unsure("what was there before was not recorded");
@@ -153,7 +160,7 @@ async function check({ config: { root } }: Opened): Promise<Health> {
 }
 
 async function listed(
-  { root, maxEntries }: Config,
+  { root, limits: most }: Config,
   from: string,
   signal: AbortSignal,
 ): Promise<readonly Entry[]> {
@@ -162,8 +169,10 @@ async function listed(
   const visit = async (folder: Folder, names: readonly string[]): Promise<void> => {
     for await (const { name } of await opendir(folder.at("."))) {
       unlessAborted(signal);
-      if (++entries > maxEntries)
-        throw invalid(`more than ${maxEntries} entries: list a folder further down, or raise \`maxEntries\``);
+      if (++entries > most.entries)
+        throw invalid(
+          `more than ${most.entries} entries: list a folder further down, or raise \`limits.entries\``,
+        );
       if (!isNameable(name)) continue;
       const found = await lstat(folder.at(name)).catch(() => undefined); // Gone by now.
       const path = [...names, name];

@@ -24,8 +24,7 @@ export interface MailServer {
   security: "tls" | "starttls" | "none";
   allowPrivateNetwork: boolean;
   ca?: string | undefined;
-  connectTimeoutMs: number;
-  timeoutMs: number;
+  limits: { totalMs: number; connectMs: number };
 }
 
 export interface Login {
@@ -60,8 +59,8 @@ export async function withSession<T>(
   use: (session: Session) => Promise<T>,
 ): Promise<T> {
   const ending = new AbortController();
-  const late = new Error(`no end within ${server.timeoutMs} ms`);
-  const timer = setTimeout(() => ending.abort(late), server.timeoutMs); // (P4)
+  const late = new Error(`no end within ${server.limits.totalMs} ms`);
+  const timer = setTimeout(() => ending.abort(late), server.limits.totalMs); // (P4)
   const aborted = (): void => ending.abort(new Error("the call was ended early"));
   signal.addEventListener("abort", aborted, { once: true });
   if (signal.aborted) aborted();
@@ -94,7 +93,7 @@ async function socketTo(server: MailServer, network: Network, signal: AbortSigna
   ended.catch(() => {});
   try {
     const addresses = await Promise.race([addressesOf(url, rule, network), ended]);
-    return await open(url, addresses, rule, { network, signal, timeoutMs: server.connectTimeoutMs });
+    return await open(url, addresses, rule, { network, signal, timeoutMs: server.limits.connectMs });
   } finally {
     signal.removeEventListener("abort", stop);
   }
@@ -113,7 +112,8 @@ export class Session {
 
   constructor(socket: Socket, server: MailServer, signal: AbortSignal) {
     this.#socket = socket;
-    const { host, port, security, ca, timeoutMs } = server;
+    const { host, port, security, ca } = server;
+    const { totalMs } = server.limits;
     this.#connection = new SMTPConnection({
       connection: socket,
       host,
@@ -121,9 +121,9 @@ export class Session {
       secure: security === "tls",
       requireTLS: security === "starttls",
       ignoreTLS: security === "none",
-      connectionTimeout: timeoutMs,
-      greetingTimeout: timeoutMs,
-      socketTimeout: timeoutMs,
+      connectionTimeout: totalMs,
+      greetingTimeout: totalMs,
+      socketTimeout: totalMs,
       maxResponseSize: LONGEST_ANSWER,
       tls: {
         rejectUnauthorized: true, // (P3)

@@ -62,6 +62,16 @@ const output = z.object({
 const isHost = (host: string): boolean =>
   /^[^\s/@?#\\[\]%]+$/.test(host) && URL.canParse(`http://${host.includes(":") ? `[${host}]` : host}:25`);
 
+const limits = z.strictObject({
+  /** All of it; a server may take its time after a message. */
+  totalMs: z.int().min(100).max(600_000).default(60_000),
+  connectMs: z.int().min(100).max(60_000).default(10_000),
+  messageBytes: z
+    .int()
+    .min(1_024)
+    .max(32 * MEBIBYTE)
+    .default(2 * MEBIBYTE),
+});
 const config = z.strictObject({
   host: z.string().max(253).refine(isHost, "not the name or address of a host"),
   port: z.int().min(1).max(65_535).default(587),
@@ -72,13 +82,7 @@ const config = z.strictObject({
   allowPrivateNetwork: z.boolean().default(false),
   /** PEM of further certificate authorities. */
   ca: z.string().optional(),
-  connectTimeoutMs: z.int().min(100).max(60_000).default(10_000),
-  timeoutMs: z.int().min(100).max(600_000).default(60_000),
-  maxMessageBytes: z
-    .int()
-    .min(1_024)
-    .max(32 * MEBIBYTE)
-    .default(2 * MEBIBYTE),
+  limits: limits.default(limits.parse({})),
 });
 const secrets = z
   .strictObject({ user: z.string().min(1).optional(), password: z.string().min(1).optional() })
@@ -124,8 +128,9 @@ async function sent(
   network: Network,
 ): Promise<z.infer<typeof output>> {
   const { messageId, envelope, bytes } = await composed(mail, server.from, idempotencyKey);
-  if (bytes.byteLength > server.maxMessageBytes)
-    throw invalid(`the mail has ${bytes.byteLength} bytes; the connection allows ${server.maxMessageBytes}`);
+  const { messageBytes } = server.limits;
+  if (bytes.byteLength > messageBytes)
+    throw invalid(`the mail has ${bytes.byteLength} bytes; the connection allows ${messageBytes}`);
   const { accepted, rejected } = await withSession(server, login, { signal, network }, (session) =>
     session.send(envelope, bytes),
   );

@@ -403,13 +403,15 @@ describe("fetching", () => {
       (_, n) => `<item><guid>${n}</guid><description>${"é".repeat(2_000)}</description></item>`,
     );
     await using server = await site((_, response) => void response.end(rss(items.join(""))));
-    const limits = { maxItems: 1_000, maxBodyBytes: 8_388_608 };
-    const answer = await fetch(opened(server.url, limits));
+    const limits = { items: 1_000, bodyBytes: 8_388_608 };
+    const answer = await fetch(opened(server.url, { limits }));
     const kept = valueOf(answer).items;
     expect(kept.length).toBeGreaterThan(100);
     expect(kept[0]?.id).toBe("0");
     expect(Buffer.byteLength((answer as { value: string }).value)).toBeLessThan(1_000_000);
-    expect(valueOf(await fetch(opened(server.url, { ...limits, maxItems: 3 }))).items).toHaveLength(3);
+    expect(valueOf(await fetch(opened(server.url, { limits: { ...limits, items: 3 } }))).items).toHaveLength(
+      3,
+    );
   });
 
   test("credentials go to the connection's own origin, and not to another (F2)", async () => {
@@ -418,7 +420,7 @@ describe("fetching", () => {
       if (request.url === "/") response.end(RSS2);
       else response.writeHead(302, { location: other.url }).end();
     });
-    const config = { allowedHosts: [new URL(other.url).host], headers: { "x-key": "k" } };
+    const config = { hosts: [new URL(other.url).host], headers: { "x-key": "k" } };
     const connection = opened(server.url, config, { user: "u", password: "p" });
     for (const args of [{}, { url: "/moved" }, { url: other.url }]) valueOf(await fetch(connection, args));
     const authorization = "Basic dTpw";

@@ -119,7 +119,7 @@ describe("reading", () => {
     writeFileSync(join(root, "raw"), Buffer.from([0xff, 0xfe, 0x00]));
     writeFileSync(join(root, "large"), Buffer.alloc(11));
     expect(await call("read", { path: "raw" })).toMatchObject({ class: "logic", message: /not UTF-8/ });
-    const config = { maxBytes: 10 };
+    const config = { limits: { fileBytes: 10 } };
     expect(await call("read", { path: "large" }, { config })).toMatchObject({
       class: "logic",
       code: "answer-too-large",
@@ -134,7 +134,11 @@ describe("reading", () => {
   test.skipIf(process.platform !== "linux")(
     "a file that claims no size is held to the cap, too (W3)",
     async () => {
-      const answer = await call("read", { path: "kallsyms" }, { config: { root: "/proc", maxBytes: 64 } });
+      const answer = await call(
+        "read",
+        { path: "kallsyms" },
+        { config: { root: "/proc", limits: { fileBytes: 64 } } },
+      );
       expect(answer).toMatchObject({ class: "logic", code: "answer-too-large" });
     },
   );
@@ -169,7 +173,7 @@ describe("listing", () => {
 
   test("ends at the most entries that the connection allows", async () => {
     for (let n = 0; n < 20; n++) writeFileSync(join(root, `${n}`), "");
-    expect(await call("list", {}, { config: { maxEntries: 10 } })).toMatchObject({
+    expect(await call("list", {}, { config: { limits: { entries: 10 } } })).toMatchObject({
       class: "logic",
       message: /more than 10/,
     });
@@ -332,7 +336,7 @@ describe("writing (W1, W2)", () => {
     [{ content: 7 }, /content/],
     [{ content: "x", mode: "0777" }, /mode/i],
   ])("refuses %j before anything is written", async (args, message) => {
-    const answer = await sendTo({ path: "new", ...args }, { config: { maxBytes: 10 } });
+    const answer = await sendTo({ path: "new", ...args }, { config: { limits: { fileBytes: 10 } } });
     expect(answer).toMatchObject({ outcome: "failed", class: "logic", message });
     expect(readdirSync(root)).toEqual(["in"]);
   });

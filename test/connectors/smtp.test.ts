@@ -252,7 +252,7 @@ describe("what a failure proves (P1, P2)", () => {
 
   test("a server that never answers is left when the time is up (P4)", async () => {
     await using server = await scripted(() => undefined);
-    const connection = opened(server, { config: { timeoutMs: 150 } });
+    const connection = opened(server, { config: { limits: { totalMs: 150 } } });
     expect(await send(connection, MAIL)).toMatchObject({ ...failed("transient"), message: /within 150 ms/ });
   });
 

@@ -382,7 +382,8 @@ test("an answer that is large, compressed and followed by the end of the connect
     socket.on("error", () => {});
     socket.once("data", () => {
       const head = `HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: ${packed.byteLength}\r\n\r\n`;
-      socket.end(Buffer.concat([Buffer.from(head), packed]));
+      socket.write(head);
+      socket.end(packed);
     });
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
