@@ -227,9 +227,17 @@ export class People {
         return this.#acknowledge(by.note, await life.engine.operator.unblock(id, "auth", by));
       }
       case "rebind":
-        return this.#access(id, [this.#world.access.bind(dice.pick(CONNECTION_NAMES))], by, life);
-      case "grant":
-        return this.#grant(id, dice.pick(["allow", "approve", "approve", "deny"] as const), by, life);
+        await this.#access(id, [this.#world.access.bind(dice.pick(CONNECTION_NAMES))], by, life);
+        return this.#letOn(id, by, life);
+      case "grant": {
+        // Somebody says yes while somebody else takes the grant back, or gives it anew.
+        const run = this.#openRun(id);
+        const yes = run?.["pause_reason"] === "approval" && dice.hits(0.6);
+        const said = yes ? this.#decide(run, { action: "approve" }, life) : undefined;
+        if (yes) await this.#wait(dice.below(3));
+        await this.#grant(id, dice.pick(["allow", "approve", "approve", "deny"] as const), by, life);
+        return void (await said);
+      }
       case "two at once":
         return this.#twoAtOnce(id, life);
       case "reconnect":
@@ -268,11 +276,22 @@ export class People {
 
   /** Every tool that changes something; runs that waited for it go on. */
   async #grant(workflow: number, mode: GrantMode, by: By & { note: string }, life: Life): Promise<void> {
-    const tools =
-      mode === "allow" ? Object.keys(MUTATIONS) : [this.#kernel.dice.pick(Object.keys(MUTATIONS))];
+    const { dice } = this.#kernel;
+    // Mostly about what somebody waits for: that is where a grant may come too late, or too early.
+    const waiting = this.#openRun(workflow)?.["tool"] as string | null | undefined;
+    const all = Object.keys(MUTATIONS);
+    const tools = mode === "allow" ? all : [waiting && dice.hits(0.8) ? waiting : dice.pick(all)];
     const writes = tools.map((tool) => this.#world.access.grant(workflow, tool, mode));
     await this.#access(workflow, writes, by, life);
-    await life.engine.operator.unblock(workflow, "permission", by);
+    await this.#letOn(workflow, by, life);
+  }
+
+  /** A run that waited to be let in tries again, whether anything has become better or not. */
+  async #letOn(workflow: number, by: By, { engine }: Life): Promise<void> {
+    const waitsFor = this.#openRun(workflow)?.["pause_reason"];
+    if (waitsFor !== "auth" && waitsFor !== "permission") return;
+    this.#world.revoked = false;
+    await engine.operator.unblock(workflow, waitsFor, by);
   }
 
   async #access(workflow: number, writes: Write[], by: By & { note: string }, life: Life): Promise<void> {
@@ -419,7 +438,7 @@ export class People {
   #openRun(workflow: number): Row | undefined {
     return this.#all(
       `SELECT r.id, r.revision, r.status, r.pause_reason, r.ready_at, r.handler, h.name AS handler_name, w.name AS workflow_name,
-         m.id AS row, m.status AS row_status
+         m.id AS row, m.status AS row_status, m.tool
        FROM runs r JOIN handlers h ON h.id = r.handler JOIN workflows w ON w.id = r.workflow
        LEFT JOIN mutations m ON m.owner_run = r.id WHERE r.workflow = ? AND r.open = 1`,
       workflow,

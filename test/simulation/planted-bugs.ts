@@ -213,14 +213,6 @@ export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
     ],
   ],
   [
-    "an approval beforehand that never ends",
-    [
-      "core/approval.ts",
-      "if (found.untilMs !== undefined && found.untilMs <= atMs)",
-      "if (false as boolean)",
-    ],
-  ],
-  [
     "an approval beforehand that outlives a new config or grant",
     [
       "core/approval.ts",
@@ -229,40 +221,8 @@ export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
     ],
   ],
   [
-    "a recorded call leaves although its grant asks for a word by now",
-    [
-      "engine/mutator.ts",
-      'if ((tool as Tool).grant === "approve" && !(await this.#parts.store.approved(mutation.id)))',
-      "if (false as boolean)",
-    ],
-  ],
-  [
-    "a recorded call leaves although it is denied by now",
-    [
-      "engine/mutator.ts",
-      "const refused = refusalOf(tool, mutation) ?? rebound(tool as Tool, mutation) ?? overdue(facts, nowMs);",
-      'const refused = ("class" in tool ? refusalOf(tool, mutation) : undefined) ?? rebound(tool as Tool, mutation) ?? overdue(facts, nowMs);',
-    ],
-  ],
-  [
     "a recorded call leaves through another connection",
     ["engine/mutator.ts", " ?? rebound(tool as Tool, mutation)", ""],
-  ],
-  [
-    "a grant that is changed while a call is being prepared",
-    [
-      "store/sqlite/apply.ts",
-      "        // Whoever has looked at what is granted looks again.\n        cursor.touched = true;\n",
-      "",
-    ],
-  ],
-  [
-    "notApplied believed although it is said of another config",
-    [
-      "engine/reconciler.ts",
-      'configVersion: "class" in tool ? UNKNOWN_CONFIG : tool.configVersion,',
-      "configVersion: facts.mutation.configVersion,",
-    ],
   ],
   [
     "a check's trouble with auth taken for notApplied",
@@ -283,14 +243,6 @@ export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
       "engine/operator.ts",
       "if (isStale(facts, expect)) return this.#tooLate(facts);",
       'if (isStale(facts, expect)) return { ok: false, code: "changed", message: "look again" };',
-    ],
-  ],
-  [
-    "a late answer settles a row that failed",
-    [
-      "core/settle.ts",
-      "if (isUnknown(mutation.status)) {\n    const change = ready(",
-      'if (mutation.status !== "skipped") {\n    const change = ready(',
     ],
   ],
 ];
