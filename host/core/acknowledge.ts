@@ -10,7 +10,7 @@ import type { WorkflowFacts } from "./facts.ts";
 import type { EpochMs, InboxId, InputId, WorkflowId } from "./ids.ts";
 import { type Operator, operation, type Refused } from "./operate.ts";
 
-export const ACKNOWLEDGED: readonly InboxKind[] = [
+const ACKNOWLEDGED: readonly InboxKind[] = [
   "contradiction",
   "missed_schedule",
   "stale_input",

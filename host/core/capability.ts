@@ -24,7 +24,7 @@ export type MutationsOf = (connector: string) => readonly string[] | undefined;
 /** What of a manifest decides about it. */
 type Declares = Pick<Manifest, "consumers" | "connections">;
 
-export function capabilities(manifest: Declares, mutationsOf: MutationsOf): Capability[] {
+function capabilities(manifest: Declares, mutationsOf: MutationsOf): Capability[] {
   if (!Object.values(manifest.consumers).some((one) => one.hasMutate)) return []; // (P1)
   return Object.entries(manifest.connections)
     .map(([alias, connector]) => ({ alias, connector, tools: mutationsOf(connector) ?? ["*"] })) // (P2)

@@ -18,7 +18,7 @@ export interface Gap {
 }
 
 /** The points that were missed, if they are worth a word (M2). */
-export function gapOf(slots: readonly SlotRange[]): Gap | undefined {
+function gapOf(slots: readonly SlotRange[]): Gap | undefined {
   const missed = slots.filter(({ fate }) => fate === "missed");
   const [first, last] = [missed[0], missed.at(-1)];
   if (!first || !last) return undefined;
