@@ -42,7 +42,7 @@ export class EgressRefused extends Error {
 }
 
 /** (E1) Throws unless the rule lets a request go there. */
-export function checkUrl(url: URL, rule: EgressRule): void {
+function checkUrl(url: URL, rule: EgressRule): void {
   if (url.protocol !== "http:" && url.protocol !== "https:")
     throw new EgressRefused(`only http and https, not ${url.protocol.slice(0, 20)}`);
   if (url.username !== "" || url.password !== "")

@@ -99,7 +99,7 @@ type Opened = OpenConnection<Config, Secrets>;
 type Asked = z.infer<typeof input>;
 type Result = z.infer<typeof output>;
 
-export function feedOver(network: Network): Connector<Config, Secrets> {
+function feedOver(network: Network): Connector<Config, Secrets> {
   return defineConnector<Config, Secrets>({
     name: "feed",
     config,

@@ -56,7 +56,7 @@ export function recipientsOf({ to, cc, bcc }: Pick<Draft, "to" | "cc" | "bcc">):
 }
 
 /** (L3) A script sees it, so the key must not be found in it. */
-export function messageIdOf(idempotencyKey: string, from: Address): string {
+function messageIdOf(idempotencyKey: string, from: Address): string {
   return `<${digestOf(idempotencyKey)}@${from.address.slice(from.address.lastIndexOf("@") + 1)}>`;
 }
 

@@ -204,7 +204,7 @@ function replyOf(response: string): Reply | undefined {
 }
 
 /** (P1) */
-export function failureOf(error: unknown, hasBegun: boolean): ToolError {
+function failureOf(error: unknown, hasBegun: boolean): ToolError {
   if (error instanceof EgressRefused) return permission(error.message, { code: "egress-refused" });
   const said = plainLine(error instanceof Error ? error.message : String(error), LONGEST_QUOTE);
   const { code: kind, command, response = "" } = error as Trouble;

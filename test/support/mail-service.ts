@@ -42,7 +42,7 @@ export async function mailService(options: SMTPServerOptions = {}): Promise<Mail
   });
 }
 
-export const FROM = "Robot <robot@pawl.example>";
+const FROM = "Robot <robot@pawl.example>";
 
 class Service implements Omit<MailService, "config" | "secrets"> {
   readonly deliveries: Delivery[] = [];
