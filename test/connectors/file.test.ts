@@ -25,6 +25,7 @@ import { invokeCheck, invokeMutation, invokeRead } from "../../host/connectors/i
 import type { Json } from "../../host/core/workflow.ts";
 
 const ORIGIN = { workflow: 1, hops: 0, maxHops: 100 };
+const MAKE_PIPE = "mkfifo";
 const OUTSIDE = "what is outside stays outside";
 const TEMPORARY = `.pawl-${"0".repeat(32)}.tmp`;
 
@@ -165,7 +166,7 @@ describe("listing", () => {
   test("leaves out links, pipes and what a write is making, and follows nothing out (D3, R1, R2)", async () => {
     symlinkSync(folder, join(root, "out"));
     symlinkSync(join(folder, "secret.txt"), join(root, "link.txt"));
-    execFileSync("mkfifo", [join(root, "pipe")]);
+    execFileSync(MAKE_PIPE, [join(root, "pipe")]);
     writeFileSync(join(root, TEMPORARY), "half");
     const { files } = valueOf(await call("list", {})) as { files: { path: string }[] };
     expect(files.map(({ path }) => path)).toEqual(["in/a.txt"]);
@@ -296,7 +297,7 @@ describe("the root is not left (R1)", () => {
 
 describe("what is no regular file (R2)", () => {
   test("a pipe does not make anybody wait", async () => {
-    execFileSync("mkfifo", [join(root, "pipe")]);
+    execFileSync(MAKE_PIPE, [join(root, "pipe")]);
     expect(await call("read", { path: "pipe" })).toMatchObject({ ok: false, class: "logic" });
     expect(await sendTo({ path: "pipe", content: "x" })).toMatchObject({ outcome: "failed", class: "logic" });
   });
