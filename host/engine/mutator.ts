@@ -80,7 +80,8 @@ export class Mutator {
       const change = this.#refused(before, ["mutate"], refused ?? refusalOf(tool, intent));
       return apply(withAllowance(change, before, this.#allowance(before, intent, tool)), "committed");
     }
-    const attempts = facts.run.retryOf === undefined ? [] : await this.#parts.store.attempted(facts.run.id);
+    const { id, retryOf } = facts.run;
+    const attempts = retryOf === undefined ? [] : (await this.#parts.store.told(id)).attempted;
     const mutation = await this.#row(before, intent, tool, attempts);
     const recorded = intended(before, mutation, nowMs);
     const proposed = follow(before, recorded);
@@ -105,7 +106,8 @@ export class Mutator {
     const tool = await toolOf(this.#parts, facts, mutation);
     const refused = refusalOf(tool, mutation) ?? rebound(tool as Tool, mutation) ?? overdue(facts, nowMs);
     if (refused) return this.#apply(facts, this.#refused(facts, [], refused), "committed");
-    if ((tool as Tool).grant === "approve" && !(await this.#parts.store.approved(mutation.id))) {
+    const isAllowed = async () => (await this.#parts.store.told(mutation.originRun)).approved;
+    if ((tool as Tool).grant === "approve" && !(await isAllowed())) {
       // Nobody was asked when it was decided; since then somebody wants to be.
       return this.#apply(facts, awaitApproval(facts, this.#parts.store.newId(), nowMs), "durable");
     }

@@ -112,7 +112,7 @@ export class Operator {
 
   /** (P2) What is so now, and who made it so. */
   async #tooLate({ run, mutation }: RunFacts, why?: string): Promise<Decided> {
-    const first = await this.#parts.store.lastWord(run.id);
+    const { last: first } = await this.#parts.store.told(run.id);
     const now = mutation ? `${run.status}, its outside change ${mutation.status}` : run.status;
     const message = why ?? `the run has changed since you looked: it is ${now}`;
     const refused = { ok: false as const, code: why === undefined ? "changed" : "wrong_state", message };

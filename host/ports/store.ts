@@ -7,16 +7,7 @@ import type { Change, Fence, VersionRow } from "../core/change.ts";
 import type { DeliveryStatus } from "../core/event.ts";
 import type { RunFacts, WorkflowFacts } from "../core/facts.ts";
 import type { StatedIntent } from "../core/intent.ts";
-import type {
-  DeliveryId,
-  EpochMs,
-  HandlerId,
-  InputId,
-  MutationId,
-  NamespaceId,
-  RunId,
-  WorkflowId,
-} from "../core/ids.ts";
+import type { DeliveryId, EpochMs, HandlerId, InputId, NamespaceId, RunId, WorkflowId } from "../core/ids.ts";
 import type { Published } from "../core/journal.ts";
 import type { Mutation } from "../core/mutation.ts";
 import type { DeliveryFacts } from "../core/operate.ts";
@@ -77,6 +68,15 @@ export interface Attempted extends StatedIntent {
   approved: boolean;
 }
 
+export interface Told {
+  /** The outside changes that earlier attempts of its chain decided on, oldest first; the last hundred attempts. */
+  attempted: Attempted[];
+  /** A person has allowed what it wants to change, for itself or beforehand. */
+  approved: boolean;
+  /** The newest of what people decided about it, what settled its ledger row, and what ended it. */
+  last?: LastWord;
+}
+
 export interface Store extends AsyncDisposable {
   /** This host's incarnation: what its Changes are signed with. */
   readonly fence: Fence;
@@ -110,14 +110,8 @@ export interface Store extends AsyncDisposable {
   /** Every delivery of the events that an input caused. */
   caused(input: InputId): Promise<DeliveryFacts[]>;
 
-  /** The outside changes that earlier attempts of this run's chain decided on, oldest first; the last hundred attempts. */
-  attempted(run: RunId): Promise<Attempted[]>;
-
-  /** A person has allowed this decision, for itself or beforehand. */
-  approved(mutation: MutationId): Promise<boolean>;
-
-  /** The newest of what people decided about the run, what settled its ledger row, and what ended it. */
-  lastWord(run: RunId): Promise<LastWord | undefined>;
+  /** What was decided about a run before, by earlier attempts and by people. */
+  told(run: RunId): Promise<Told>;
 
   /**
    * Pending events of a consumer's topic, oldest first; with `messageIds` only those, and with `settled` the newest

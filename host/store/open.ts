@@ -177,14 +177,8 @@ export class SqliteStore implements Store {
   async caused(input: number) {
     return this.#read.caused(input);
   }
-  async attempted(run: number) {
-    return this.#read.attempted(run);
-  }
-  async approved(mutation: number) {
-    return this.#read.approved(mutation);
-  }
-  async lastWord(run: number) {
-    return this.#read.lastWord(run);
+  async told(run: number) {
+    return this.#read.told(run);
   }
   async causes(deliveries: readonly number[], otherwise?: Parameters<Store["causes"]>[1]) {
     return this.#read.causes(deliveries, otherwise);

@@ -8,11 +8,11 @@ import type { DeliveryFacts } from "../../core/operate.ts";
 import type { Mutation } from "../../core/mutation.ts";
 import type { Run } from "../../core/run.ts";
 import type { Manifest } from "../../core/workflow.ts";
-import type { Attempted, DueWorkflow, LastWord, PendingEvent, Store } from "../../ports/store.ts";
+import type { Attempted, DueWorkflow, PendingEvent, Store, Told } from "../../ports/store.ts";
 import { fromRow, handlerFromRow, MUTATION_COLUMNS, type Row, RUN_COLUMNS } from "../rows.ts";
 import { newPendingAt } from "./handlers.ts";
 import { Statements } from "./statements.ts";
-import { Told } from "./told.ts";
+import { Telling } from "./told.ts";
 
 const MOST_ATTEMPTS = 100;
 /** Beyond so many, the hops of the newest speak for all: a circle is among them. */
@@ -22,13 +22,13 @@ const PENDING_COLUMNS =
 
 export class Reads {
   readonly #statements: Statements;
-  readonly #told: Told;
+  readonly #told: Telling;
   /** Manifests never change; a few hundred of them serve almost every read. */
   readonly #manifests = new Map<string, Manifest>();
 
   constructor(db: Database) {
     this.#statements = new Statements(db);
-    this.#told = new Told(this.#statements);
+    this.#told = new Telling(this.#statements);
   }
 
   due(nowMs: number, limit: number): DueWorkflow[] {
@@ -172,7 +172,7 @@ export class Reads {
     return ids.flatMap((id) => this.delivery(id) ?? []);
   }
 
-  attempted(id: number): Attempted[] {
+  #attempted(id: number): Attempted[] {
     const found: Attempted[] = [];
     let before = this.#run(id)?.retryOf;
     for (let n = 0; before !== undefined && n < MOST_ATTEMPTS; n++) {
@@ -193,16 +193,10 @@ export class Reads {
     return found;
   }
 
-  approved(mutation: number): boolean {
-    const origin = this.#statements
-      .sql("SELECT origin_run FROM mutations WHERE id = ?")
-      .pluck()
-      .get(mutation);
-    return origin !== undefined && this.#told.approved(origin as number);
-  }
-
-  lastWord(run: number): LastWord | undefined {
-    return this.#told.lastWord(run);
+  told(run: number): Told {
+    const last = this.#told.lastWord(run);
+    const approved = this.#told.approved(run);
+    return { attempted: this.#attempted(run), approved, ...(last ? { last } : {}) };
   }
 
   pending(handler: number, topic: string, options: Parameters<Store["pending"]>[2]): PendingEvent[] {

@@ -13,7 +13,7 @@ const APPROVED = `SELECT 1 FROM journal WHERE run = ?+0 AND run IS NOT NULL AND
 /** Acts that ask the outside, or let it be asked: they settle nothing themselves. */
 const ASKS: readonly string[] = ["run.check", "run.reconnect"];
 
-export class Told {
+export class Telling {
   readonly #statements: Statements;
 
   constructor(statements: Statements) {
