@@ -28,6 +28,7 @@ import { failedStep } from "./failures.ts";
 import { InFlight } from "./in-flight.ts";
 import type { Parts } from "./parts.ts";
 import { msOf, within } from "./timeout.ts";
+import { errorOf, labelOf, overdue, rebound, refusalOf } from "./unsent.ts";
 import { canCheck, leavingCall, recordedCall, toolOf, type WithRow } from "./tools.ts";
 
 type Result = Promise<RunFacts | undefined>;
@@ -352,42 +353,6 @@ const asRead = (change: Change, { workflow }: RunFacts): Change => ({
 
 const isFlying = (facts: RunFacts | undefined, { id }: Mutation): facts is RunFacts =>
   facts?.mutation?.id === id && facts.mutation.status === "in_flight" && facts.run.status === "active";
-
-const labelOf = ({ alias, tool }: Pick<Mutation, "alias" | "tool">): string => `${alias}.${tool}`;
-
-function refusalOf(tool: Tool | ToolFailure, of: Pick<Mutation, "alias" | "tool">): RunError | undefined {
-  const label = labelOf(of);
-  if ("class" in tool) return errorOf(tool, label);
-  if (tool.kind !== "mutation")
-    return { class: "logic", code: "phase-violation", message: `${label} only reads`, tool: label };
-  if (tool.grant !== "deny") return undefined;
-  const message = `${label} is not granted to this workflow`;
-  return { class: "permission", code: "not-granted", message, tool: label };
-}
-
-/** What was recorded names a connection as it was; as another one it would be another call. */
-function rebound({ connection, configVersion }: Tool, mutation: Mutation): RunError | undefined {
-  if (connection === mutation.connection && configVersion === mutation.configVersion) return undefined;
-  const tool = labelOf(mutation);
-  const message = `the connection behind ${mutation.alias} has changed since the call was decided`;
-  return { class: "transient", code: "connection-changed", message, tool };
-}
-
-function overdue({ run }: RunFacts, nowMs: number): RunError | undefined {
-  if (run.deadlineAtMs === undefined || run.deadlineAtMs > nowMs) return undefined;
-  return {
-    class: "transient",
-    code: "deadline",
-    message: "the deadline of this work passed before the call",
-  };
-}
-
-const errorOf = ({ class: kind, code, message }: ToolFailure, tool: string): RunError => ({
-  class: kind,
-  code,
-  message,
-  tool,
-});
 
 function threw(error: unknown): SendAnswer {
   const message = error instanceof Error ? error.message : String(error);
