@@ -28,6 +28,8 @@ export interface Terms extends GivenAccess {
   labels?: Record<string, string>;
   /** Made by a program that repairs scripts (D4). */
   automatic?: boolean;
+  /** `false`: a new version is stored and nothing else; the active one goes on. */
+  activate?: boolean;
 }
 
 export interface Deployment extends Terms {
@@ -44,8 +46,11 @@ export interface Activation extends Terms {
 export type Deployed =
   | {
       ok: true;
-      /** `held`: stored, and active once somebody consents to what it can do beyond the active one. */
-      outcome: "created" | "activated" | "unchanged" | "held";
+      /**
+       * `held`: stored, and active once somebody consents to what it can do beyond the active one. `stored`: only that was
+       * asked for.
+       */
+      outcome: "created" | "activated" | "unchanged" | "held" | "stored";
       workflow: WorkflowId;
       version: number;
       warnings: Compilation["problems"];
@@ -143,6 +148,10 @@ export class Deploys {
       const facts = await store.workflow(workflow);
       if (!facts) return { ok: false, problems: [problem("no-workflow", "there is no such workflow")] };
       const next = await candidate(facts);
+      if (terms.activate === false && next) {
+        if (next.version && !(await this.#keep(facts, next.version, terms))) continue; // (D2)
+        return { ok: true, outcome: "stored", workflow, version: next.number, warnings };
+      }
       const access = await this.#access(facts, next?.manifest, terms);
       if ("problems" in access) return { ok: false, problems: access.problems };
       if (!next) {
@@ -220,6 +229,24 @@ export class Deploys {
     const held = { version, adds, by, inbox: store.newId(), ...(note === undefined ? {} : { note }) };
     const change = hold(facts, held, clock.nowMs());
     return (await store.apply(change, { level: "durable", fence: store.fence })).ok;
+  }
+
+  /** Stored, and nothing else. */
+  async #keep(facts: WorkflowFacts, version: VersionRow, { by, note }: Terms): Promise<boolean> {
+    const { store, clock } = this.#parts;
+    const detail = JSON.stringify({ version: version.number });
+    const writes: Write[] = [
+      { do: "version.create", version },
+      { do: "audit", actor: by, action: "version.store", detail, ...(note === undefined ? {} : { note }) },
+    ];
+    const expect = { workflowRevision: facts.revision };
+    const change = { verb: "store", workflow: facts.id, atMs: clock.nowMs(), expect, writes };
+    return (await store.apply(change, { level: "durable", fence: store.fence })).ok;
+  }
+
+  /** Params and labels, all of them; the version stays. */
+  configure(workflow: WorkflowId, terms: Omit<Terms, "orphans" | "automatic">): Promise<Deployed> {
+    return this.#activate(workflow, terms, async () => undefined, []);
   }
 
   readonly #mutationsOf: MutationsOf = (connector) => {

@@ -1,6 +1,6 @@
 /**
  * The policy in force for a unit of a run. Resolved once per handler and unit; what a person said for one chain is
- * resolved each time, over the rest.
+ * resolved each time, over the rest. Rules that an operator stored lie over the host's own, and hold from the next unit on.
  */
 import type { EffectivePolicy, Unit } from "../core/policy.ts";
 import {
@@ -22,9 +22,40 @@ interface Recorded {
 const OF_PRODUCER: readonly Unit[] = ["producer"];
 const OF_CONSUMER: readonly Unit[] = ["prepare", "mutate", "next"];
 
-export function policiesOf(layers: readonly PolicyLayer[]): Policies {
+/** Rules that operators change while the host runs. */
+export interface StoredLayers {
+  /** Another one after each change. */
+  readonly revision: number;
+  readonly rules: readonly PolicyRule[];
+  /** Of the workflow, of its namespace, of the host: in this order. */
+  of(workflow: Pick<PolicyOwner["workflow"], "id" | "namespace">): PolicyLayer[];
+}
+
+const NOTHING_STORED: StoredLayers = { revision: 0, rules: [], of: () => [] };
+
+export interface KnownPolicies extends Policies {
+  /** All of the layers that speak for a workflow, strongest first. */
+  layersOf(workflow: Pick<PolicyOwner["workflow"], "id" | "namespace">): PolicyLayer[];
+}
+
+export function policiesOf(
+  layers: readonly PolicyLayer[],
+  stored: StoredLayers = NOTHING_STORED,
+): KnownPolicies {
   const known = new Map<string, EffectivePolicy<Unit>>();
   const recorded = new Map<string, JsonText | undefined>();
+  let revision = stored.revision;
+  const fixed = layers.some(({ rules }) => rules.some(setsPriority));
+  let hasPriorities = fixed || stored.rules.some(setsPriority);
+
+  const renew = () => {
+    if (revision === stored.revision) return;
+    revision = stored.revision;
+    hasPriorities = fixed || stored.rules.some(setsPriority);
+    known.clear();
+    recorded.clear();
+  };
+  const layersOf: KnownPolicies["layersOf"] = (workflow) => [...stored.of(workflow), ...layers];
 
   const resolve = <U extends Unit>(unit: U, of: PolicyOwner, call: CallPolicy | undefined, tool?: string) => {
     const { workflow, handler } = of;
@@ -37,7 +68,7 @@ export function policiesOf(layers: readonly PolicyLayer[]): Policies {
       ...(tool === undefined ? {} : { tool }),
     };
     const own: PolicyLayer[] = call ? [{ level: "call", rules: call.rules }] : [];
-    return resolvePolicy(call?.replace ? own : [...own, ...layers], subject);
+    return resolvePolicy(call?.replace ? own : [...own, ...layersOf(workflow)], subject);
   };
 
   const unitsOf = (of: PolicyOwner, call: CallPolicy | undefined): Recorded["units"] => {
@@ -55,8 +86,13 @@ export function policiesOf(layers: readonly PolicyLayer[]): Policies {
   };
 
   return {
-    hasPriorities: layers.some(({ rules }) => rules.some(setsPriority)),
+    layersOf,
+    get hasPriorities() {
+      renew();
+      return hasPriorities;
+    },
     effective<U extends Unit>(unit: U, of: PolicyOwner, tool?: string): EffectivePolicy<U> {
+      renew();
       const call = callOf(of);
       if (call) return resolve(unit, of, call, tool).policy;
       const key = `${of.workflow.id}/${of.handler.id}/${unit}/${tool ?? ""}`;
@@ -68,6 +104,7 @@ export function policiesOf(layers: readonly PolicyLayer[]): Policies {
       return policy;
     },
     recorded(of) {
+      renew();
       const call = callOf(of);
       const key = `${of.workflow.id}/${of.handler.id}`;
       if (!call && recorded.has(key)) return recorded.get(key);

@@ -69,6 +69,19 @@ export class Pages implements Records {
   async namespace(name: string): Promise<number | undefined> {
     return this.#one<number>("SELECT id FROM namespaces WHERE name = ?", name);
   }
+  async nameOf(workflow: number): Promise<{ namespace: string; name: string } | undefined> {
+    return this.#statements
+      .sql(
+        "SELECT n.name AS namespace, w.name FROM workflows w JOIN namespaces n ON n.id = w.namespace WHERE w.id = ?",
+      )
+      .get(workflow) as { namespace: string; name: string } | undefined;
+  }
+  async staleInputs(workflow: number): Promise<number> {
+    return this.#count(
+      "SELECT 1 FROM inbox WHERE workflow = ?+0 AND kind = 'stale_input' AND closed_at IS NULL",
+      workflow,
+    );
+  }
   async workflowNamed(namespace: number, name: string): Promise<number | undefined> {
     return this.#one<number>("SELECT id FROM workflows WHERE namespace = ? AND name = ?", namespace, name);
   }
