@@ -144,7 +144,9 @@ export const adminCalls = {
       tool: name.optional(),
     }),
     answer: z.object({
-      fields: z.array(z.object({ field: z.string(), value: shapes.json, source: shapes.json })),
+      fields: z.array(
+        z.object({ field: z.string(), value: shapes.json, source: shapes.json, because: z.string() }),
+      ),
     }),
   }),
 

@@ -118,6 +118,24 @@ export const API_ERRORS = {
     "The namespace has as much of this as it may have.",
     "Remove what is not needed, or have an admin raise the quota.",
   ),
+  "listen-unsafe": {
+    blame: "operator",
+    class: "internal",
+    summary: "An address that others can reach needs the names it may be asked by.",
+    fix: "Give --public-url or --allowed-hosts, or listen on 127.0.0.1.",
+  },
+  "listen-failed": {
+    blame: "operator",
+    class: "internal",
+    summary: "The address cannot be listened on.",
+    fix: "Choose another port with --port, or stop the program that listens there.",
+  },
+  "admin-token-weak": {
+    blame: "operator",
+    class: "internal",
+    summary: "The first admin's token is too easy to guess.",
+    fix: "Give 32 random bytes, for example from `openssl rand -hex 32`.",
+  },
   internal: {
     blame: "host",
     class: "internal",

@@ -97,7 +97,7 @@ export class Deploys {
       const { manifest } = script;
       if (same) return { number: same.number, manifest, isAgreed: same.activatedAtMs !== undefined };
       const number = ((await store.version(workflow, "newest"))?.number ?? 0) + 1;
-      return { number, manifest, version: versionRow(script, upload.language, number) };
+      return { number, manifest, version: versionRow(script, deployment, number) };
     };
     return this.#activate(workflow, deployment, candidate, made.problems);
   }
@@ -275,10 +275,19 @@ const HINTS: Record<AccessProblem["code"], string> = {
 
 const NOTHING: Pick<Manifest, "consumers" | "connections"> = { consumers: {}, connections: {} };
 
-function versionRow(script: CompiledScript, language: Upload["language"], number: number): VersionRow {
+function versionRow(script: CompiledScript, { upload, note }: Deployment, number: number): VersionRow {
   const { hash, source, code, manifest, scope, sourceMap } = script;
-  const row = { number, hash, language, source, code, manifest, scope };
-  return sourceMap === undefined ? row : { ...row, sourceMap };
+  return {
+    number,
+    hash,
+    language: upload.language,
+    source,
+    code,
+    manifest,
+    scope,
+    ...(sourceMap === undefined ? {} : { sourceMap }),
+    ...(note === undefined ? {} : { note }),
+  };
 }
 
 /** What compiling cannot know: which events would be orphaned, and whether schemas can be checked. */

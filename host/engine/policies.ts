@@ -57,33 +57,8 @@ export function policiesOf(
   };
   const layersOf: KnownPolicies["layersOf"] = (workflow) => [...stored.of(workflow), ...layers];
 
-  const resolve = <U extends Unit>(unit: U, of: PolicyOwner, call: CallPolicy | undefined, tool?: string) => {
-    const { workflow, handler } = of;
-    const subject = {
-      scope: unit,
-      workflow: workflow.name,
-      labels: {},
-      handler: handler.name,
-      type: handler.kind,
-      ...(tool === undefined ? {} : { tool }),
-    };
-    const own: PolicyLayer[] = call ? [{ level: "call", rules: call.rules }] : [];
-    return resolvePolicy(call?.replace ? own : [...own, ...layersOf(workflow)], subject);
-  };
-
-  const unitsOf = (of: PolicyOwner, call: CallPolicy | undefined): Recorded["units"] => {
-    const units: NonNullable<Recorded["units"]> = {};
-    for (const unit of of.handler.kind === "producer" ? OF_PRODUCER : OF_CONSUMER) {
-      const { policy, sources } = resolve(unit, of, call);
-      const set = Object.entries(policy).filter(([field]) =>
-        Object.entries(sources).some(
-          ([leaf, source]) => (leaf === field || leaf.startsWith(`${field}.`)) && source.level !== "default",
-        ),
-      );
-      if (set.length > 0) units[unit] = Object.fromEntries(set);
-    }
-    return Object.keys(units).length > 0 ? units : undefined;
-  };
+  const resolve = <U extends Unit>(unit: U, of: PolicyOwner, call: CallPolicy | undefined, tool?: string) =>
+    resolved(layersOf(of.workflow), unit, of, call, tool);
 
   return {
     layersOf,
@@ -108,13 +83,50 @@ export function policiesOf(
       const call = callOf(of);
       const key = `${of.workflow.id}/${of.handler.id}`;
       if (!call && recorded.has(key)) return recorded.get(key);
-      const units = unitsOf(of, call);
+      const units = unitsOf(layersOf(of.workflow), of, call);
       const all: Recorded = { ...(call ? { call } : {}), ...(units ? { units } : {}) };
       const text = call || units ? JSON.stringify(all) : undefined;
       if (!call) recorded.set(key, text);
       return text;
     },
   };
+}
+
+function resolved<U extends Unit>(
+  layers: readonly PolicyLayer[],
+  unit: U,
+  { workflow, handler }: PolicyOwner,
+  call: CallPolicy | undefined,
+  tool?: string,
+) {
+  const subject = {
+    scope: unit,
+    workflow: workflow.name,
+    labels: {},
+    handler: handler.name,
+    type: handler.kind,
+    ...(tool === undefined ? {} : { tool }),
+  };
+  const own: PolicyLayer[] = call ? [{ level: "call", rules: call.rules }] : [];
+  return resolvePolicy(call?.replace ? own : [...own, ...layers], subject);
+}
+
+function unitsOf(
+  layers: readonly PolicyLayer[],
+  of: PolicyOwner,
+  call: CallPolicy | undefined,
+): Recorded["units"] {
+  const units: NonNullable<Recorded["units"]> = {};
+  for (const unit of of.handler.kind === "producer" ? OF_PRODUCER : OF_CONSUMER) {
+    const { policy, sources } = resolved(layers, unit, of, call);
+    const set = Object.entries(policy).filter(([field]) =>
+      Object.entries(sources).some(
+        ([leaf, source]) => (leaf === field || leaf.startsWith(`${field}.`)) && source.level !== "default",
+      ),
+    );
+    if (set.length > 0) units[unit] = Object.fromEntries(set);
+  }
+  return Object.keys(units).length > 0 ? units : undefined;
 }
 
 const setsPriority = ({ policy }: PolicyRule): boolean => spelledOut(policy).priority !== undefined;

@@ -42,6 +42,19 @@ export async function perform(
   unit: UnitCall,
   signal: AbortSignal,
 ): Promise<Performed> {
+  const { call, result, shipped } = await execute(parts, facts, script, unit, signal);
+  if (result.logs.length > 0) parts.tell({ kind: "run.logged", facts, lines: result.logs });
+  return { result, records: recordsOf(parts, facts, call, result, shipped) };
+}
+
+/** The unit itself: nothing of it is told or kept. */
+export async function execute(
+  parts: Parts,
+  facts: RunFacts,
+  script: Script,
+  unit: UnitCall,
+  signal: AbortSignal,
+): Promise<{ call: SandboxCall; result: SandboxResult; shipped: object | undefined }> {
   const { run, handler, workflow } = facts;
   const nowMs = parts.clock.nowMs();
   const call: SandboxCall = {
@@ -63,8 +76,7 @@ export async function perform(
     unit === "prepare" || unit === "prepare+mutate" ? await ship(parts, facts, script.manifest) : undefined;
   if (shipped) call.peek = shipped.peek;
   const result = await parts.sandbox.run(call, bridge(parts, facts, script.manifest, signal));
-  if (result.logs.length > 0) parts.tell({ kind: "run.logged", facts, lines: result.logs });
-  return { result, records: recordsOf(parts, facts, call, result, shipped?.ids) };
+  return { call, result, shipped: shipped?.ids };
 }
 
 function limitsOf({ policies }: Parts, facts: RunFacts, unit: UnitCall, nowMs: number): Partial<Limits> {

@@ -299,6 +299,8 @@ export interface Records {
 
   /** Open items, oldest first. */
   inbox(namespace: NamespaceId, filter: { kind?: InboxKind }, page: PageRequest): Promise<Page<InboxRecord>>;
+  /** What is open of one workflow, oldest first; MAX_LIMIT at most. */
+  questions(workflow: WorkflowId): Promise<InboxRecord[]>;
   /** While it is open. */
   inboxItem(namespace: NamespaceId, id: InboxId): Promise<InboxRecord | undefined>;
   inboxCount(namespace: NamespaceId): Promise<number>;

@@ -225,6 +225,16 @@ export class Pages implements Records {
     return pageUpTo("inbox", found, () => stopped()?.["id"]);
   }
 
+  async questions(workflow: number): Promise<InboxRecord[]> {
+    const rows = this.#all(
+      `SELECT i.*, w.name AS workflow_name, h.name AS handler_name
+       FROM (SELECT * FROM inbox WHERE workflow = @workflow+0 AND closed_at IS NULL ORDER BY id LIMIT ${MAX_LIMIT}) i
+       JOIN workflows w ON w.id = i.workflow LEFT JOIN handlers h ON h.id = i.handler ORDER BY i.id`,
+      { workflow },
+    );
+    return rows.map(inboxOf);
+  }
+
   async inboxItem(namespace: number, id: number): Promise<InboxRecord | undefined> {
     const row = this.#all(
       `SELECT i.*, w.name AS workflow_name, h.name AS handler_name FROM inbox i JOIN workflows w ON w.id = i.workflow
