@@ -26,6 +26,27 @@ const shape = z.strictObject({
   slots: whole(1, 1_000).default(16),
   minIntervalMs: whole(1, 86_400_000).default(30_000),
   logLevel: z.enum(LOG_LEVELS).default("info"),
+  /** Where requests are taken in; 0 takes any port that is free. */
+  port: whole(0, 65_535).default(7_420),
+  listen: z.string().min(1).default("127.0.0.1"),
+  /** Where clients reach it, for example behind a proxy. */
+  publicUrl: z.url({ protocol: /^https?$/ }).optional(),
+  /** Further names that it answers to, with commas between. */
+  allowedHosts: z
+    .union([
+      z.array(z.string().min(1)),
+      z.string().transform((text) => text.split(",").map((one) => one.trim())),
+    ])
+    .optional(),
+  /** Believe what a proxy says about who asks, and by which name. */
+  trustProxy: z
+    .union([
+      z.boolean(),
+      z.enum(["true", "false", "1", "0"]).transform((word) => word === "true" || word === "1"),
+    ])
+    .default(false),
+  /** The first admin's. From the environment only: files are copied and committed. */
+  adminToken: z.string().min(1).optional(),
   durability: z.enum(["barrier", "full"]).default("barrier"),
   /** Opens stored secrets; behind a comma, older ones. From the environment only: files are copied and committed. */
   masterKey: z.string().min(1).optional(),
@@ -80,8 +101,11 @@ export async function loadConfig(given: {
   file?: string | undefined;
 }): Promise<Config> {
   const file = await fromFile(given.cwd, given.file);
-  if ("masterKey" in file.values)
-    throw new ConfigProblem(`${file.name}: masterKey does not belong into a file; set PAWL_MASTER_KEY`);
+  for (const secret of ["masterKey", "adminToken"])
+    if (secret in file.values)
+      throw new ConfigProblem(
+        `${file.name}: ${secret} does not belong into a file; set ${variableOf(secret)}`,
+      );
   const values: Record<string, unknown> = {};
   const origins: Record<string, string> = {};
   const take = (layer: Record<string, unknown>, origin: (field: string) => string) => {

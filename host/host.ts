@@ -5,36 +5,28 @@
  * Start: store, sandbox, engine (which recovers before it schedules). Stop: the engine drains, then sandbox, then store.
  */
 import { createHash } from "node:crypto";
+import type { Bulk } from "./api/bulk-desk.ts";
 import { Desk, type PublishAnswer, type ScriptUpload } from "./api/desk.ts";
-import type { Acting, Open } from "./api/open.ts";
-import type { Connector } from "./connectors/define.ts";
+import type { Acting, Happening, Open } from "./api/open.ts";
+import type { Listening, ListenOptions } from "./api/server.ts";
 import { type Fixture, fixtureShape, FixtureWorld } from "./connectors/fixtures.ts";
-import { Keys, type Rotated } from "./connectors/key-rotation.ts";
-import { KnownConnectors } from "./connectors/known-connectors.ts";
+import type { Keys, Rotated } from "./connectors/key-rotation.ts";
 import { LoopbackWorld } from "./connectors/loopback.ts";
 import { MemoryWorld, type MemoryWorldOptions } from "./connectors/memory.ts";
-import type { Opening } from "./connectors/opening.ts";
-import { Registry } from "./connectors/registry.ts";
-import { ConnectionTeller } from "./connectors/teller.ts";
-import { verifyStored } from "./connectors/webhook.ts";
-import { workflowConnector } from "./connectors/workflow.ts";
-import { ConnectorWorld } from "./connectors/world.ts";
-import type { Change, GrantMode } from "./core/change.ts";
+import type { Change } from "./core/change.ts";
 import { PawlError } from "./core/errors.ts";
 import type { WorkflowId } from "./core/ids.ts";
 import type { Published } from "./core/journal.ts";
 import type { PolicyLayer } from "./core/policy-resolve.ts";
 import type { Json } from "./core/workflow.ts";
+import { openOutside, type OutsideOptions } from "./host-outside.ts";
 import type { Deployed } from "./engine/deploys.ts";
-import { Engine, type EngineOptions } from "./engine/engine.ts";
+import { Engine } from "./engine/engine.ts";
 import type { Decided, Expectation } from "./engine/operator.ts";
 import type { EngineEvent, Parts } from "./engine/parts.ts";
 import { policiesOf } from "./engine/policies.ts";
+import { StoredRules } from "./engine/stored-rules.ts";
 import { scriptsOf } from "./engine/scripts.ts";
-import type { Clock } from "./ports/clock.ts";
-import type { ConnectionRow } from "./ports/connections.ts";
-import type { World } from "./ports/connector.ts";
-import type { Teller } from "./ports/notices.ts";
 import type { Compilation, Problem, Sandbox, Upload } from "./ports/sandbox.ts";
 import { compileOnce } from "./sandbox/compile-once.ts";
 import { withParams } from "./sandbox/params.ts";
@@ -44,11 +36,12 @@ import { examine } from "./store/examine.ts";
 import type { Durability, SqliteStore } from "./store/open.ts";
 import { examineOpenWork, openSettled, type Restored } from "./store/restored.ts";
 import { tidyUp } from "./store/retention.ts";
-import { SqliteConnections } from "./store/sqlite/connections.ts";
+import { openKept } from "./store/sqlite/kept.ts";
 import { SqliteNotices } from "./store/sqlite/notices.ts";
 import { Pages } from "./store/sqlite/pages.ts";
 import { SqliteSiblings } from "./store/sqlite/siblings.ts";
 import { findStale } from "./store/stale.ts";
+import { Upkeep } from "./store/upkeep.ts";
 import { systemClock } from "./system/clock.ts";
 import { failpointOf } from "./system/failpoints.ts";
 import { type LogLevel, logEvent, openLog } from "./system/log.ts";
@@ -66,6 +59,8 @@ export type {
   Expectation,
   Finding,
   Fixture,
+  Listening,
+  ListenOptions,
   Problem,
   PublishAnswer,
   ScriptUpload,
@@ -77,29 +72,14 @@ export type { PhaseTelemetry, RunTelemetry, StoreTelemetry } from "./system/tele
 
 const NAMESPACE = "default";
 
-export interface HostOptions {
-  /** A folder; without it the host keeps everything in memory and forgets it with its end. */
-  data?: string;
+export interface HostOptions extends OutsideOptions {
   /** Runs at once. */
   slots?: number;
   minIntervalMs?: number;
   durability?: Durability;
   policies?: PolicyLayer[];
-  /** Instead of connectors and connections: a world that is made up. */
-  world?: World;
-  /** Further connectors, beside those built in. */
-  connectors?: readonly Connector[];
-  /** What a mutation may do that nobody granted, where its namespace does not say: `approve` unless told. */
-  defaultGrant?: GrantMode;
-  /** Opens stored secrets; behind a comma, older ones. Without it the host keeps one in a file. */
-  masterKey?: string;
-  /** Where it keeps it, instead of `<data>.key`. */
-  keyFile?: string;
-  /** Start although the keys of stored secrets are lost: they have to be entered again. */
-  withoutLostKeys?: boolean;
   /** Values of a workflow's params over the defaults that its script declares. */
   params?: (workflow: string) => Record<string, Json>;
-  clock?: Clock;
   log?: { level: LogLevel; write: (line: string) => void };
   /** Values that must not appear in any log line. */
   secrets?: readonly string[];
@@ -142,13 +122,18 @@ export class Host extends Desk implements AsyncDisposable {
   /** Of each workflow's newest run; a workflow has one at a time. */
   readonly #published = new Map<WorkflowId, Published[]>();
   readonly #compile: (upload: Upload) => Promise<Compilation>;
+  readonly #lookers = new Set<(happening: Happening) => void>();
+  readonly #bulks: Map<string, Bulk>;
+  #listening: Listening | undefined;
   #running: Running | undefined;
   #examined: Promise<void> | undefined;
   #starting: Promise<Started> | undefined;
   #stopping: Promise<void> | undefined;
 
   constructor(options: HostOptions) {
-    super(NAMESPACE, () => this.#open);
+    const bulks = new Map<string, Bulk>();
+    super(NAMESPACE, () => this.#open, bulks);
+    this.#bulks = bulks;
     this.#options = options;
     for (const secret of options.secrets ?? []) this.#redactor.register(secret);
     this.#tell = listeners(options, this.#redactor);
@@ -173,19 +158,25 @@ export class Host extends Desk implements AsyncDisposable {
       onBroken: (error) => this.#options.onBroken?.(error),
       ...(durability ? { durability } : {}),
     });
-    const outside = await this.#outside(store).catch(async (error: unknown) => {
+    const outside = await openOutside(this.#options, store, {
+      redactor: this.#redactor,
+      passing: () => this.#running?.engine.passingOn,
+    }).catch(async (error: unknown) => {
       await store[Symbol.asyncDispose]();
       throw error;
     });
     const observed = observedStore(store, (change, { published }) => this.#applied(change, published), point);
     const sandbox = withParams(openPool(), this.#options.params);
+    const kept = openKept(store);
+    const stored = new StoredRules(kept.rules);
+    const known = policiesOf(policies, stored);
     const parts: Parts = {
       store: observed,
       sandbox,
       world: observedWorld(redactedWorld(outside.world, this.#redactor), point),
       ...(outside.known ? { outside: outside.known } : {}),
       clock,
-      policies: policiesOf(policies),
+      policies: known,
       scripts: scriptsOf(store),
       downtime: store.downtime,
       fused: true,
@@ -204,7 +195,21 @@ export class Host extends Desk implements AsyncDisposable {
     });
     const { keys, teller } = outside;
     const records = new Pages(store.db);
-    const open = { engine, parts, records, notices, compile: this.#compile, ...(teller ? { teller } : {}) };
+    const open: Open = {
+      engine,
+      parts,
+      records,
+      notices,
+      compile: this.#compile,
+      kept,
+      rules: {
+        get: (scope) => stored.get(scope),
+        change: (scope, make, namespace, by) => stored.change(scope, make, namespace, by),
+        layersOf: (workflow) => known.layersOf(workflow),
+      },
+      upkeep: new Upkeep(store, this.#options.data, () => clock.nowMs()),
+      ...(teller ? { teller } : {}),
+    };
     this.#running = { ...open, store, sandbox, ...(keys ? { keys } : {}) };
     const broken = (message: string) => this.#told({ kind: "engine.warning", message, atMs: clock.nowMs() });
     this.#examined = examineOpenWork(store.db, broken, isOver).catch((error: unknown) =>
@@ -215,50 +220,28 @@ export class Host extends Desk implements AsyncDisposable {
     return { ...(await engine.start()), ...(restored ? { restored } : {}) };
   }
 
-  /** Connectors and connections, unless a world was given. */
-  async #outside(store: SqliteStore): Promise<Outside> {
-    const { data, world, connectors = [], defaultGrant = "approve", clock = systemClock } = this.#options;
-    if (world) return { world, engine: () => ({}) };
-    const connections = new SqliteConnections(store);
-    const hide = (value: unknown, owner: string) => this.#redactor.registerAll(value, owner);
-    const keys = await Keys.open(connections, {
-      ...keyOptions(this.#options),
-      ...(data === undefined ? {} : { data }),
-      onSecrets: hide,
-    });
-    const passing = () => this.#running?.engine.passingOn;
-    const registry = new Registry([
-      ...connectors,
-      workflowConnector({
-        publish: async (origin, event) => (await passing()?.publish(origin, event)) ?? STOPPED,
-        find: async (from, event) => (await passing()?.find(from, event)) ?? "other",
-      }),
-    ]);
-    const opening: Opening = {
-      open: (row) => keys.vault.open({ ...row, sealed: row.sealed ?? "" }),
-      hide: (value, row) => this.#redactor.register(value, `${ownerOf(row)} obtained`),
-      replace: async (row, secrets) => {
-        const sealed = (version: number) => ({
-          text: keys.vault.seal({ ...row, version, secrets }),
-          version,
-        });
-        if (!(await connections.reseal(row.id, row.sealedVersion, sealed(row.sealedVersion + 1))))
-          throw new Error(`the secrets of ${row.name} were changed meanwhile`);
+  /** Answers HTTP requests from now on, until the host stops. */
+  async listen(options: ListenOptions = {}): Promise<Listening> {
+    if (this.#listening) throw new Error("the host listens already");
+    // Whoever embeds a host without HTTP loads nothing of it.
+    const { openServer } = await import("./api/server.ts");
+    this.#listening = await openServer(
+      {
+        open: () => this.#open,
+        desk: (name) => this.namespace(name),
+        watch: (look) => {
+          this.#lookers.add(look);
+          return () => this.#lookers.delete(look);
+        },
+        hide: (secret) => this.hide(secret),
+        warn: (message) => {
+          const { clock = systemClock } = this.#options;
+          this.#told({ kind: "engine.warning", message, atMs: clock.nowMs() });
+        },
       },
-    };
-    const known = { connections, connectors: new KnownConnectors(registry, keys.vault, opening) };
-    const teller: Teller = new ConnectionTeller({ connections, registry, ...opening });
-    return {
-      world: new ConnectorWorld({ connections, registry, defaultGrant, ...opening }),
-      known,
-      keys,
-      teller,
-      engine: (notices) => ({
-        notifying: { notices, teller },
-        verifyHook: (row, request, nowMs) =>
-          verifyStored(row, request, { nowMs: nowMs ?? clock.nowMs(), opening }),
-      }),
-    };
+      options,
+    );
+    return this.#listening;
   }
 
   /** Claims nothing more, lets what runs finish, closes everything. */
@@ -269,6 +252,7 @@ export class Host extends Desk implements AsyncDisposable {
 
   async #stop(): Promise<void> {
     await this.#starting?.catch(() => {});
+    await this.#listening?.close();
     await this.#close();
   }
 
@@ -291,7 +275,7 @@ export class Host extends Desk implements AsyncDisposable {
 
   /** The desk of another namespace, which is made with the first thing that is put into it. */
   namespace(name: string): Desk {
-    return name === NAMESPACE ? this : new Desk(name, () => this.#open);
+    return name === NAMESPACE ? this : new Desk(name, () => this.#open, this.#bulks);
   }
 
   /** A new master key, under which every data key is wrapped; with `renewDataKeys` the secrets are encrypted anew, too. */
@@ -321,37 +305,19 @@ export class Host extends Desk implements AsyncDisposable {
 
   #applied(change: Change, published: Published[]): void {
     if (change.writes.some((write) => write.do === "inbox.open")) this.#running?.engine.notify();
+    for (const look of this.#lookers) look({ kind: "applied", change, published });
     if (change.expect.run && published.length > 0)
       this.#published.set(change.workflow, [...(this.#published.get(change.workflow) ?? []), ...published]);
   }
 
   #told(event: EngineEvent): void {
+    if (event.kind !== "engine.warning") for (const look of this.#lookers) look(event);
     if (event.kind === "run.started") this.#published.delete(event.facts.workflow.id);
     if (event.kind !== "run.ended") return this.#tell(event);
     const published = this.#published.get(event.facts.workflow.id) ?? [];
     this.#published.delete(event.facts.workflow.id);
     this.#tell({ ...event, published });
   }
-}
-
-/** What a host reaches the outside by. */
-interface Outside {
-  world: World;
-  known?: NonNullable<Parts["outside"]>;
-  keys?: Keys;
-  teller?: Teller;
-  engine: (notices: SqliteNotices) => Partial<EngineOptions>;
-}
-
-const STOPPED = { ok: false, why: "busy", message: "the host is stopping" } as const;
-const ownerOf = ({ namespace, name }: ConnectionRow): string => `${namespace}/${name}`;
-
-function keyOptions({ masterKey, keyFile, withoutLostKeys }: HostOptions) {
-  return {
-    ...(masterKey === undefined ? {} : { masterKey }),
-    ...(keyFile === undefined ? {} : { keyFile }),
-    ...(withoutLostKeys === undefined ? {} : { withoutLostKeys }),
-  };
 }
 
 function listeners(options: HostOptions, redactor: Redactor): (event: HostEvent) => void {

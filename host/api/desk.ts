@@ -7,10 +7,11 @@
  */
 import type { Decision } from "../core/resolve.ts";
 import { formatId, type NamespaceId, parseId, type RunId, type WorkflowId } from "../core/ids.ts";
+import type { Published } from "../core/journal.ts";
 import type { Json } from "../core/workflow.ts";
 import type { Binding, GivenAccess } from "../engine/access.ts";
 import { type Deployed, problem } from "../engine/deploys.ts";
-import { feed } from "../engine/feed.ts";
+import { feedAll } from "../engine/feed.ts";
 import type { HookAnswer } from "../engine/hooks.ts";
 import type { Decided, Expectation } from "../engine/operator.ts";
 import type { HookRequest } from "../ports/hooks.ts";
@@ -26,9 +27,14 @@ import type {
   WorkflowRecord,
 } from "../ports/records.ts";
 import type { Compilation } from "../ports/sandbox.ts";
+import { type Bulk, BulkDesk } from "./bulk-desk.ts";
 import { ConnectionsDesk } from "./connections-desk.ts";
+import { HistoryDesk } from "./history-desk.ts";
 import { InboxDesk } from "./inbox-desk.ts";
 import { type Acting, type Open, person } from "./open.ts";
+import { Place } from "./place.ts";
+import { RulesDesk } from "./rules-desk.ts";
+import { WorkDesk } from "./work-desk.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -42,29 +48,52 @@ export interface ScriptUpload extends Acting, GivenAccess {
   orphans?: "keep" | "skip" | { moveTo: string };
   params?: Record<string, Json>;
   labels?: Record<string, string>;
+  /** `false`: a new version is stored, and the active one goes on. */
+  activate?: boolean;
 }
 
-export type PublishAnswer =
-  | {
-      ok: true;
-      outcome: "created" | "updated" | "unchanged";
-      event: string;
-      /** Deliveries that a run works on: they keep the payload they were reserved with. */
-      late: number;
-    }
-  | { ok: false; code: string; message: string };
+export interface GivenEvent {
+  topic: string;
+  messageId: string;
+  payload: Json;
+  /** For an input of its own, under this title. */
+  title?: string;
+}
+
+export interface PublishedEvent {
+  outcome: "created" | "updated" | "unchanged";
+  event: string;
+  /** Deliveries that a run works on: they keep the payload they were reserved with. */
+  late: number;
+}
+
+type PublishRefused = { ok: false; code: string; message: string };
+export type PublishAnswer = ({ ok: true } & PublishedEvent) | PublishRefused;
+export type PublishAllAnswer = { ok: true; events: PublishedEvent[] } | (PublishRefused & { at?: number });
 
 export class Desk {
   readonly name: string;
   readonly connections: ConnectionsDesk;
   readonly inbox: InboxDesk;
+  /** Workflows, handlers and what came in, as a person moves them. */
+  readonly work: WorkDesk;
+  readonly history: HistoryDesk;
+  readonly rules: RulesDesk;
+  readonly bulk: BulkDesk;
+  readonly place: Place;
   readonly #open: () => Open;
 
-  constructor(name: string, open: () => Open) {
+  /** `begun`: the bulk decisions of a host, which its desks share. */
+  constructor(name: string, open: () => Open, begun: Map<string, Bulk> = new Map()) {
     this.name = name;
     this.#open = open;
     this.connections = new ConnectionsDesk(name, open);
     this.inbox = new InboxDesk(name, open);
+    this.place = new Place(name, open);
+    this.work = new WorkDesk(this.place);
+    this.history = new HistoryDesk(this.place);
+    this.rules = new RulesDesk(this.place);
+    this.bulk = new BulkDesk(this.place, begun);
   }
 
   async deploy(upload: ScriptUpload): Promise<Deployed & { name: string }> {
@@ -140,18 +169,36 @@ export class Desk {
   }
 
   /** Acknowledged when it is on disk. The same `messageId` again is recognised, not doubled. */
-  async publish(
-    workflow: string,
-    event: { topic: string; messageId: string; payload: Json },
-  ): Promise<PublishAnswer> {
+  async publish(workflow: string, event: GivenEvent): Promise<PublishAnswer> {
+    const fed = await this.publishAll(workflow, [event]);
+    if (fed.ok) return { ok: true, ...(fed.events[0] as PublishedEvent) };
+    const { at: _, ...refused } = fed;
+    return refused;
+  }
+
+  /** All of them, or none. */
+  async publishAll(workflow: string, events: readonly GivenEvent[]): Promise<PublishAllAnswer> {
     const { engine, parts } = this.#open();
     const id = await this.#id(workflow);
     if (id === undefined) return notFound(workflow);
-    const fed = await feed(parts, id, { ...event, payload: JSON.stringify(event.payload) });
+    const incoming = events.map(({ topic, messageId, payload, title }) => ({
+      topic,
+      messageId,
+      payload: JSON.stringify(payload),
+      // What came of it is found by its input.
+      ...(title === undefined
+        ? {}
+        : { input: { id: parts.store.newId(), source: "api", type: topic, key: messageId, title } }),
+    }));
+    const fed = await feedAll(parts, id, incoming);
     if (!fed.ok) return fed;
     engine.poke();
-    const { outcome, late } = fed.event;
-    return { ok: true, outcome, event: formatId("event", fed.event.event), late: late.length };
+    const publishedAs = ({ outcome, late, event }: Published): PublishedEvent => ({
+      outcome,
+      event: formatId("event", event),
+      late: late.length,
+    });
+    return { ok: true, events: fed.events.map(publishedAs) };
   }
 
   /** A request that a sender made to a script's hook: 202 means that its event is on disk. */

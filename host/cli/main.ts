@@ -66,8 +66,13 @@ function addHostCommands(program: Command, end: End): void {
     )
     .action(async (folder: string, flags: ServeFlags) => end(await dev(folder, flags)));
   hosting(program.command("serve"))
-    .description("run a folder of scripts, until SIGTERM")
+    .description("run a host that takes requests in, until SIGTERM; and a folder of scripts, if one is given")
     .option("--scripts <folder>", "folder of scripts")
+    .option("--port <port>", "7420 unless told; 0 takes any that is free")
+    .option("--listen <address>", "127.0.0.1 unless told; any other needs one of the next two")
+    .option("--public-url <url>", "where clients reach it, for example behind a proxy")
+    .option("--allowed-hosts <names>", "further names that it answers to, with commas between")
+    .option("--trust-proxy", "believe what a proxy says about who asks, and by which name")
     .action(async (flags: ServeFlags) => end(await serve(flags)));
 }
 

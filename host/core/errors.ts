@@ -4,6 +4,7 @@
  * what a person should do. Codes that no request is answered with (they stand in a run's record, or stop the host before
  * it listens) have none.
  */
+import { API_ERRORS } from "./errors-api.ts";
 import { TOOL_ERRORS } from "./errors-tools.ts";
 
 export type Blame = "script" | "operator" | "connector" | "host";
@@ -12,7 +13,7 @@ export type ErrorClass = "transient" | "auth" | "permission" | "precondition" | 
 export interface CatalogueRow {
   blame: Blame;
   class: ErrorClass;
-  http?: 400 | 401 | 404 | 409 | 413 | 422 | 500 | 503;
+  http?: 400 | 401 | 403 | 404 | 405 | 409 | 413 | 415 | 421 | 422 | 429 | 500 | 503;
   summary: string;
   fix: string;
 }
@@ -320,6 +321,7 @@ const CATALOGUE = {
     fix: "Choose another backup.",
   },
   ...TOOL_ERRORS,
+  ...API_ERRORS,
 } as const satisfies Record<string, CatalogueRow>;
 
 export type ErrorCode = keyof typeof CATALOGUE;

@@ -72,7 +72,7 @@ function idOf(value: Json | undefined): string | undefined {
 }
 
 /** How deep the text opens objects and lists, outside of its strings. */
-function depthOf(text: string): number {
+export function depthOf(text: string): number {
   let [depth, deepest] = [0, 0];
   let inString = false;
   for (let i = 0; i < text.length; i++) {

@@ -29,6 +29,8 @@ const PREFIXES = {
   input: "inp",
   mutation: "mut",
   inbox: "inb",
+  token: "tok",
+  host: "hst",
 } as const;
 
 export type PublicKind = keyof typeof PREFIXES;

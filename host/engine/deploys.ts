@@ -28,6 +28,8 @@ export interface Terms extends GivenAccess {
   labels?: Record<string, string>;
   /** Made by a program that repairs scripts (D4). */
   automatic?: boolean;
+  /** `false`: a new version is stored and nothing else; the active one goes on. */
+  activate?: boolean;
 }
 
 export interface Deployment extends Terms {
@@ -44,8 +46,11 @@ export interface Activation extends Terms {
 export type Deployed =
   | {
       ok: true;
-      /** `held`: stored, and active once somebody consents to what it can do beyond the active one. */
-      outcome: "created" | "activated" | "unchanged" | "held";
+      /**
+       * `held`: stored, and active once somebody consents to what it can do beyond the active one. `stored`: only that was
+       * asked for.
+       */
+      outcome: "created" | "activated" | "unchanged" | "held" | "stored";
       workflow: WorkflowId;
       version: number;
       warnings: Compilation["problems"];
@@ -92,7 +97,7 @@ export class Deploys {
       const { manifest } = script;
       if (same) return { number: same.number, manifest, isAgreed: same.activatedAtMs !== undefined };
       const number = ((await store.version(workflow, "newest"))?.number ?? 0) + 1;
-      return { number, manifest, version: versionRow(script, upload.language, number) };
+      return { number, manifest, version: versionRow(script, deployment, number) };
     };
     return this.#activate(workflow, deployment, candidate, made.problems);
   }
@@ -143,6 +148,10 @@ export class Deploys {
       const facts = await store.workflow(workflow);
       if (!facts) return { ok: false, problems: [problem("no-workflow", "there is no such workflow")] };
       const next = await candidate(facts);
+      if (terms.activate === false && next) {
+        if (next.version && !(await this.#keep(facts, next.version, terms))) continue; // (D2)
+        return { ok: true, outcome: "stored", workflow, version: next.number, warnings };
+      }
       const access = await this.#access(facts, next?.manifest, terms);
       if ("problems" in access) return { ok: false, problems: access.problems };
       if (!next) {
@@ -222,6 +231,24 @@ export class Deploys {
     return (await store.apply(change, { level: "durable", fence: store.fence })).ok;
   }
 
+  /** Stored, and nothing else. */
+  async #keep(facts: WorkflowFacts, version: VersionRow, { by, note }: Terms): Promise<boolean> {
+    const { store, clock } = this.#parts;
+    const detail = JSON.stringify({ version: version.number });
+    const writes: Write[] = [
+      { do: "version.create", version },
+      { do: "audit", actor: by, action: "version.store", detail, ...(note === undefined ? {} : { note }) },
+    ];
+    const expect = { workflowRevision: facts.revision };
+    const change = { verb: "store", workflow: facts.id, atMs: clock.nowMs(), expect, writes };
+    return (await store.apply(change, { level: "durable", fence: store.fence })).ok;
+  }
+
+  /** Params and labels, all of them; the version stays. */
+  configure(workflow: WorkflowId, terms: Omit<Terms, "orphans" | "automatic">): Promise<Deployed> {
+    return this.#activate(workflow, terms, async () => undefined, []);
+  }
+
   readonly #mutationsOf: MutationsOf = (connector) => {
     const tools = this.#parts.outside?.connectors.toolsOf(connector);
     return tools && Object.keys(tools).filter((name) => tools[name] === "mutation");
@@ -248,10 +275,19 @@ const HINTS: Record<AccessProblem["code"], string> = {
 
 const NOTHING: Pick<Manifest, "consumers" | "connections"> = { consumers: {}, connections: {} };
 
-function versionRow(script: CompiledScript, language: Upload["language"], number: number): VersionRow {
+function versionRow(script: CompiledScript, { upload, note }: Deployment, number: number): VersionRow {
   const { hash, source, code, manifest, scope, sourceMap } = script;
-  const row = { number, hash, language, source, code, manifest, scope };
-  return sourceMap === undefined ? row : { ...row, sourceMap };
+  return {
+    number,
+    hash,
+    language: upload.language,
+    source,
+    code,
+    manifest,
+    scope,
+    ...(sourceMap === undefined ? {} : { sourceMap }),
+    ...(note === undefined ? {} : { note }),
+  };
 }
 
 /** What compiling cannot know: which events would be orphaned, and whether schemas can be checked. */

@@ -2,6 +2,7 @@
 import type { WorkflowId } from "../core/ids.ts";
 import type { Published } from "../core/journal.ts";
 import { type Incoming, publish } from "../core/publish.ts";
+import type { Manifest } from "../core/workflow.ts";
 import { payloadProblem } from "./emission.ts";
 import type { Parts } from "./parts.ts";
 
@@ -15,30 +16,50 @@ export type Fed =
 
 const TRIES = 5;
 
-export async function feed(
-  { store, clock, scripts }: Pick<Parts, "store" | "clock" | "scripts">,
+export type FedAll =
+  | { ok: true; events: Published[] }
+  /** `at`: which one of them is refused; none of them was taken in. */
+  | (Extract<Fed, { ok: false }> & { at?: number });
+
+export async function feed(parts: Feeding, id: WorkflowId, incoming: Incoming): Promise<Fed> {
+  const fed = await feedAll(parts, id, [incoming]);
+  if (!fed.ok) return fed;
+  return { ok: true, event: fed.events[0] as Published };
+}
+
+type Feeding = Pick<Parts, "store" | "clock" | "scripts">;
+
+/** In one Change: all of them, or none. */
+export async function feedAll(
+  { store, clock, scripts }: Feeding,
   id: WorkflowId,
-  incoming: Incoming,
-): Promise<Fed> {
+  incoming: readonly Incoming[],
+): Promise<FedAll> {
   for (let tries = 0; tries < TRIES; tries++) {
     const workflow = await store.workflow(id);
     if (!workflow || workflow.activeVersion === 0)
       return { ok: false, code: "not_found", message: "nothing is deployed under this name" };
     const { manifest } = await scripts.script(id, workflow.activeVersion);
-    if (!Object.hasOwn(manifest.topics, incoming.topic))
-      return {
-        ok: false,
-        code: "undeclared-topic",
-        message: `the workflow declares no topic ${incoming.topic}`,
-      };
-    if (workflow.archived) return { ok: false, code: "archived", message: "the workflow is archived" };
-    const { topic, messageId, payload } = incoming;
-    const problem = payloadProblem(manifest.topics[topic]?.schema, topic, messageId, payload);
-    if (problem) return { ok: false, code: "bad-payload", message: problem.message };
-    const change = publish(workflow, manifest, [incoming], clock.nowMs());
+    const refused = refusal(workflow.archived, manifest, incoming);
+    if (refused) return refused;
+    const change = publish(workflow, manifest, incoming, clock.nowMs());
     const result = await store.apply(change, { level: "durable", fence: store.fence });
-    const [event] = result.ok ? result.published : [];
-    if (event) return { ok: true, event };
+    if (result.ok) return { ok: true, events: result.published };
   }
   return { ok: false, code: "changed", message: "the workflow was deployed again and again: try again" };
+}
+
+function refusal(
+  archived: boolean,
+  { topics }: Manifest,
+  incoming: readonly Incoming[],
+): (FedAll & { ok: false }) | undefined {
+  for (const [at, { topic, messageId, payload }] of incoming.entries()) {
+    if (!Object.hasOwn(topics, topic))
+      return { ok: false, at, code: "undeclared-topic", message: `the workflow declares no topic ${topic}` };
+    if (archived) return { ok: false, code: "archived", message: "the workflow is archived" };
+    const problem = payloadProblem(topics[topic]?.schema, topic, messageId, payload);
+    if (problem) return { ok: false, at, code: "bad-payload", message: problem.message };
+  }
+  return undefined;
 }

@@ -28,6 +28,14 @@ export interface Performed {
   shipped?: Shipped;
 }
 
+interface Executed {
+  call: SandboxCall;
+  result: SandboxResult;
+  shipped?: Shipped;
+  /** The same, where the script has seen no others. */
+  saw?: Shipped;
+}
+
 /** Whether `prepare` and the intent of `mutate` share a round trip. Not where they fail in different ways (04). */
 export function isFused({ fused, policies }: Parts, of: PolicyOwner): boolean {
   return fused && of.workflow.mode === "auto" && policies.effective("mutate", of).onFailure === "halt";
@@ -44,6 +52,21 @@ export async function perform(
   unit: UnitCall,
   signal: AbortSignal,
 ): Promise<Performed> {
+  const { call, result, shipped, saw } = await execute(parts, shipping, facts, script, unit, signal);
+  if (result.logs.length > 0) parts.tell({ kind: "run.logged", facts, lines: result.logs });
+  const records = recordsOf(parts, facts, call, result, shipped?.ids);
+  return saw ? { result, records, shipped: saw } : { result, records };
+}
+
+/** The unit itself: nothing of it is told or kept. */
+export async function execute(
+  parts: Parts,
+  shipping: Shipping,
+  facts: RunFacts,
+  script: Script,
+  unit: UnitCall,
+  signal: AbortSignal,
+): Promise<Executed> {
   const { run, handler, workflow } = facts;
   const nowMs = parts.clock.nowMs();
   const call: SandboxCall = {
@@ -72,9 +95,7 @@ export async function perform(
     if (asked.name === "peek" || asked.name === "getByIds") saw = undefined;
     return answer(asked);
   });
-  if (result.logs.length > 0) parts.tell({ kind: "run.logged", facts, lines: result.logs });
-  const records = recordsOf(parts, facts, call, result, shipped?.ids);
-  return saw ? { result, records, shipped: saw } : { result, records };
+  return { call, result, ...(shipped ? { shipped } : {}), ...(saw ? { saw } : {}) };
 }
 
 function limitsOf({ policies }: Parts, facts: RunFacts, unit: UnitCall, nowMs: number): Partial<Limits> {

@@ -50,6 +50,10 @@ export interface RunFilter {
   phase?: Phase;
   open?: boolean;
   sinceMs?: EpochMs;
+  /** Code of the error it ended with. */
+  error?: string;
+  /** Only runs that brought in this input, or worked on what it caused. */
+  input?: InputId;
 }
 
 /** A run with the names of what it belongs to. */
@@ -57,6 +61,8 @@ export interface RunRecord {
   run: Run;
   workflow: string;
   handler: string;
+  /** The decision that it owns. */
+  mutation?: Mutation & { evidence: Evidence[] };
 }
 
 export interface RunDetail extends RunRecord {
@@ -237,6 +243,8 @@ export interface OutputFilter {
 }
 
 export interface Records {
+  /** What the workflows and namespaces of these ids are called. */
+  nameOf(workflow: WorkflowId): Promise<{ namespace: string; name: string } | undefined>;
   /** The id behind a name, for all that follows. */
   namespace(name: string): Promise<NamespaceId | undefined>;
   workflowNamed(namespace: NamespaceId, name: string): Promise<WorkflowId | undefined>;
@@ -262,6 +270,8 @@ export interface Records {
   ): Promise<WorkflowRecord | undefined>;
   /** In the order of their declaration. */
   handlers(namespace: NamespaceId, workflow: WorkflowId): Promise<HandlerRecord[]>;
+  /** Inputs that were reported as stale and are still so. (L3) */
+  staleInputs(workflow: WorkflowId): Promise<number>;
   /** Newest first, without the source. */
   versions(namespace: NamespaceId, workflow: WorkflowId, page: PageRequest): Promise<Page<VersionRecord>>;
   /** Newest first. */
@@ -289,6 +299,8 @@ export interface Records {
 
   /** Open items, oldest first. */
   inbox(namespace: NamespaceId, filter: { kind?: InboxKind }, page: PageRequest): Promise<Page<InboxRecord>>;
+  /** What is open of one workflow, oldest first; MAX_LIMIT at most. */
+  questions(workflow: WorkflowId): Promise<InboxRecord[]>;
   /** While it is open. */
   inboxItem(namespace: NamespaceId, id: InboxId): Promise<InboxRecord | undefined>;
   inboxCount(namespace: NamespaceId): Promise<number>;

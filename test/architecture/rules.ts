@@ -42,8 +42,22 @@ const ZONES: readonly Zone[] = [
     true,
   ),
   zone("system", folder("host/system/"), ["core", "cron", "ports"], ["pino"], true),
-  zone("contract", exactly("host/api/contract.ts"), ["core", "cron", "ports"], ["zod"], false),
-  zone("api", folder("host/api/"), ["core", "cron", "ports", "engine", "contract"], ["zod"], true),
+  zone(
+    "contract",
+    (path) => /^host\/api\/contract(-[a-z]+)?\.ts$/.test(path),
+    ["core", "cron", "ports"],
+    ["zod"],
+    false,
+  ),
+  zone(
+    "api",
+    folder("host/api/"),
+    ["core", "cron", "ports", "engine", "contract"],
+    ["zod", "hono", "@hono/node-server"],
+    true,
+  ),
+  // What whoever talks to a host carries: the contract's names and types.
+  zone("client-door", exactly("host/client.ts"), ["contract"], [], false),
   // cli → host.ts stands until the command line talks to a running host through the API.
   zone(
     "cli",
@@ -55,7 +69,7 @@ const ZONES: readonly Zone[] = [
   zone("config", exactly("host/config.ts"), ["core", "cron"], ["zod"], true),
   zone(
     "root",
-    exactly("host/host.ts"),
+    (path) => path === "host/host.ts" || path === "host/host-outside.ts",
     [
       "core",
       "cron",

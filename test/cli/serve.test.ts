@@ -73,7 +73,7 @@ function serve(...args: string[]): Served {
 function serveWith(env: Record<string, string>, ...args: string[]): Served {
   const child = spawn(process.execPath, [bin, "serve", ...args], {
     cwd: folder,
-    env: { PATH: process.env["PATH"] ?? "", ...env },
+    env: { PATH: process.env["PATH"] ?? "", PAWL_PORT: "0", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const text = { out: "", err: "" };
@@ -101,6 +101,47 @@ function serveWith(env: Record<string, string>, ...args: string[]): Served {
     });
   return { child, out: () => text.out, err: () => text.err, said, ended };
 }
+
+/** Asks a host that says where it listens. */
+async function asked(host: Served, path: string, token: string): Promise<number> {
+  const [, url = ""] = /listening: (\S+)/.exec(host.out()) ?? [];
+  return (await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${token}` } })).status;
+}
+
+describe("requests", () => {
+  const TOKEN = "0123456789abcdef0123456789abcdef";
+
+  test("are taken in without a folder of scripts, once one line says where; SIGTERM lets them end", async () => {
+    const host = serveWith({ PAWL_ADMIN_TOKEN: TOKEN }, "--data", "api-data");
+    await host.said(/^ready: /m);
+    expect(host.out().match(/^listening: http:\/\/127\.0\.0\.1:\d+$/gm)).toHaveLength(1);
+    expect(await asked(host, "/readyz", "")).toBe(200);
+    expect(await asked(host, "/api/v1/workflows", TOKEN)).toBe(200);
+    expect(await asked(host, "/api/v1/workflows", "")).toBe(401);
+    host.child.kill("SIGTERM");
+    expect([await host.ended, (host.out() + host.err()).includes(TOKEN)]).toEqual([0, false]);
+  });
+
+  test("the first admin's token is made and shown once, on stderr", async () => {
+    const host = serve("--data", "first-data");
+    await host.said(/^ready: /m);
+    const [, token = ""] = /shown this once: (\S+)/.exec(host.err()) ?? [];
+    expect(await asked(host, "/api/v1/me", token)).toBe(200);
+    host.child.kill("SIGTERM");
+    await host.ended;
+    const again = serve("--data", "first-data");
+    await again.said(/^ready: /m);
+    expect(again.err()).not.toContain("shown this once");
+    expect(await asked(again, "/api/v1/me", token)).toBe(200);
+    again.child.kill("SIGTERM");
+    expect(await again.ended).toBe(0);
+  });
+
+  test("an address that others can reach needs the names it may be asked by", async () => {
+    const { code, err } = await refusal("--data", "open-data", "--listen", "0.0.0.0");
+    expect([code, err]).toEqual([1, expect.stringContaining("listen-unsafe")]);
+  });
+});
 
 /** What it said when it refused to start; no word of the host's own insides. */
 async function refusal(...args: string[]): Promise<{ code: number | null; err: string }> {

@@ -110,6 +110,7 @@ function serve(world: EffectServer, failpoint?: string): Life {
       PATH: process.env["PATH"] ?? "",
       PAWL_TEST_WORLD: world.url,
       PAWL_MIN_INTERVAL_MS: "500",
+      PAWL_PORT: "0",
       ...(failpoint === undefined ? {} : { PAWL_FAILPOINT: failpoint }),
     },
     stdio: ["ignore", "pipe", "pipe"],

@@ -20,6 +20,13 @@ test("without anything there are defaults", async () => {
     logLevel: "info",
     durability: "barrier",
     policies: [],
+    bindings: {},
+    connections: {},
+    connectors: [],
+    grants: {},
+    listen: "127.0.0.1",
+    port: 7_420,
+    trustProxy: false,
   });
 });
 

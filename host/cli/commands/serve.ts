@@ -1,6 +1,7 @@
 /**
- * `pawl serve` and `pawl dev`: a host on a folder of scripts, until a signal. They differ in what they keep and in how
- * short an interval may be; both show every run as it ends.
+ * `pawl serve` and `pawl dev`: a host until a signal. `serve` takes requests in, and runs a folder of scripts if it is
+ * given one; `dev` needs the folder. They differ in what they keep and in how short an interval may be; both show every
+ * run as it ends.
  */
 import { type Config, type ConfigFields, ConfigProblem, loadConfig } from "../../config.ts";
 import {
@@ -23,17 +24,16 @@ export interface ServeFlags {
   config?: string;
   json?: boolean;
   live?: boolean;
+  port?: string;
+  listen?: string;
+  publicUrl?: string;
+  allowedHosts?: string;
+  trustProxy?: boolean;
 }
 
 export async function serve(flags: ServeFlags): Promise<number> {
   const config = await configOf(flags, {});
-  const { scripts } = config;
-  if (scripts === undefined)
-    throw new CliFailure(2, "say which scripts to run: pawl serve --scripts <folder>, or PAWL_SCRIPTS");
-  return run(
-    { ...config, scripts },
-    { json: flags.json ?? false, data: config.data, isDev: false, isLive: true },
-  );
+  return run(config, { json: flags.json ?? false, data: config.data, isDev: false, isLive: true });
 }
 
 export async function dev(scripts: string, flags: ServeFlags): Promise<number> {
@@ -44,8 +44,8 @@ export async function dev(scripts: string, flags: ServeFlags): Promise<number> {
 }
 
 async function configOf(flags: ServeFlags, fixed: ConfigFields): Promise<Config> {
-  const { scripts, data, slots, logLevel } = flags;
-  const given = { ...fixed, scripts, data, slots, logLevel } as ConfigFields;
+  const { config: _, json: __, live: ___, ...named } = flags;
+  const given = { ...fixed, ...named } as ConfigFields;
   try {
     return await loadConfig({ flags: given, env: process.env, cwd: process.cwd(), file: flags.config });
   } catch (error) {
@@ -62,11 +62,9 @@ interface Mode {
   isLive: boolean;
 }
 
-async function run(
-  config: Config & { scripts: string },
-  { json, data, isDev, isLive }: Mode,
-): Promise<number> {
-  ScriptFolder.check(config.scripts);
+async function run(config: Config, { json, data, isDev, isLive }: Mode): Promise<number> {
+  const { scripts } = config;
+  if (scripts !== undefined) ScriptFolder.check(scripts);
   const view = new LiveView();
   const fixtures = config.testWorld === undefined && !isLive ? worlds.fixtures() : undefined;
   const broken = Promise.withResolvers<Error>();
@@ -87,20 +85,25 @@ async function run(
   const { recovered, restored } = await host.start();
   const tell = json ? remark : say;
   if (isLive && config.testWorld === undefined) await connect(host, config, tell);
-  const folder = new ScriptFolder(config.scripts, host, { world: fixtures, tell, terms: termsOf(config) });
+  const folder =
+    scripts === undefined
+      ? undefined
+      : new ScriptFolder(scripts, host, { world: fixtures, tell, terms: termsOf(config) });
   const ended = Promise.race([signals.stopped, broken.promise]);
-  const loaded = await Promise.race([folder.sync(false).then(() => true), ended]);
+  const loaded = await Promise.race([(folder?.sync(false) ?? Promise.resolve()).then(() => true), ended]);
   if (loaded === true) {
-    folder.watch();
+    folder?.watch();
     if (restored) remark(gapWords(restored));
+    if (!isDev) await takeRequests(host, config, tell);
     greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
-    view.open(folder.workflows);
+    view.open(folder?.workflows ?? []);
   }
-  const keys = isDev ? listenToKeys(() => void runProducers(host, folder), signals.stop) : undefined;
+  const keys =
+    isDev && folder ? listenToKeys(() => void runProducers(host, folder), signals.stop) : undefined;
   const failure = await ended;
   keys?.close();
   if (failure === undefined) remark("stopping: what runs finishes first (again to stop at once)");
-  await folder.close();
+  await folder?.close();
   if (failure) {
     remark(`pawl: store-broken: ${inert(failure.message, 300)}`);
     await host.stop().catch(() => {});
@@ -114,6 +117,28 @@ async function run(
     );
   signals.close();
   return 0;
+}
+
+/** Says where, once requests are taken in; and the first admin's token, this one time. */
+async function takeRequests(host: Host, config: Config, tell: (line: string) => void): Promise<void> {
+  const { port, listen, publicUrl, allowedHosts, trustProxy, adminToken } = config;
+  const listening = await host
+    .listen({
+      port,
+      listen,
+      trustProxy,
+      ...(publicUrl === undefined ? {} : { publicUrl }),
+      ...(allowedHosts === undefined ? {} : { allowedHosts }),
+      ...(adminToken === undefined ? {} : { adminToken }),
+    })
+    .catch(async (error: unknown) => {
+      await host.stop();
+      throw error;
+    });
+  tell(`listening: ${listening.url}`);
+  // Not on stdout: that may be a log that is kept.
+  if (listening.adminToken !== undefined)
+    remark(`the first admin's token, shown this once: ${listening.adminToken}`);
 }
 
 function optionsOf(config: Config, data: string | undefined): HostOptions {
@@ -155,14 +180,17 @@ function worldOf({ testWorld }: Config, fixtures: FixtureWorld | undefined): Hos
 }
 
 function greet(
-  { scripts }: { scripts: string },
-  folder: ScriptFolder,
+  { scripts }: Pick<Config, "scripts">,
+  folder: ScriptFolder | undefined,
   how: { recovered: number; data: string | undefined; isDev: boolean; json: boolean; isFaked: boolean },
 ): void {
-  const count = folder.workflows.length;
-  const words = `${count} ${count === 1 ? "workflow" : "workflows"} from ${inert(scripts)}`;
+  const count = folder?.workflows.length ?? 0;
+  const words =
+    scripts === undefined
+      ? "scripts are deployed by requests"
+      : `${count} ${count === 1 ? "workflow" : "workflows"} from ${inert(scripts)}`;
   const store = how.data === undefined ? "kept in memory" : `kept in ${inert(how.data)}`;
-  const broken = folder.broken > 0 ? `, ${folder.broken} not deployed` : "";
+  const broken = folder && folder.broken > 0 ? `, ${folder.broken} not deployed` : "";
   const recovered = how.recovered > 0 ? `, ${how.recovered} interrupted runs recovered` : "";
   const line = `ready: ${words}${broken}${recovered}, ${store}`;
   if (how.json) remark(line);
@@ -171,7 +199,7 @@ function greet(
     remark(
       "no outside change is made: the fixtures beside the scripts answer (--live asks the real outside)",
     );
-  if (!how.isDev) return;
+  if (!how.isDev || scripts === undefined) return;
   const example =
     count === 0
       ? "save a script there, for example a copy of one from scripts-examples"

@@ -69,6 +69,19 @@ export class Pages implements Records {
   async namespace(name: string): Promise<number | undefined> {
     return this.#one<number>("SELECT id FROM namespaces WHERE name = ?", name);
   }
+  async nameOf(workflow: number): Promise<{ namespace: string; name: string } | undefined> {
+    return this.#statements
+      .sql(
+        "SELECT n.name AS namespace, w.name FROM workflows w JOIN namespaces n ON n.id = w.namespace WHERE w.id = ?",
+      )
+      .get(workflow) as { namespace: string; name: string } | undefined;
+  }
+  async staleInputs(workflow: number): Promise<number> {
+    return this.#count(
+      "SELECT 1 FROM inbox WHERE workflow = ?+0 AND kind = 'stale_input' AND closed_at IS NULL",
+      workflow,
+    );
+  }
   async workflowNamed(namespace: number, name: string): Promise<number | undefined> {
     return this.#one<number>("SELECT id FROM workflows WHERE namespace = ? AND name = ?", namespace, name);
   }
@@ -210,6 +223,16 @@ export class Pages implements Records {
     const found = pageOf("inbox", rows, limit, "id", inboxOf);
     const stopped = (): Row | undefined => this.#all(`${OPEN_INBOX} LIMIT 1 OFFSET ${SCANNED - 1}`, cells)[0];
     return pageUpTo("inbox", found, () => stopped()?.["id"]);
+  }
+
+  async questions(workflow: number): Promise<InboxRecord[]> {
+    const rows = this.#all(
+      `SELECT i.*, w.name AS workflow_name, h.name AS handler_name
+       FROM (SELECT * FROM inbox WHERE workflow = @workflow+0 AND closed_at IS NULL ORDER BY id LIMIT ${MAX_LIMIT}) i
+       JOIN workflows w ON w.id = i.workflow LEFT JOIN handlers h ON h.id = i.handler ORDER BY i.id`,
+      { workflow },
+    );
+    return rows.map(inboxOf);
   }
 
   async inboxItem(namespace: number, id: number): Promise<InboxRecord | undefined> {

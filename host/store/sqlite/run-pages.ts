@@ -42,12 +42,25 @@ const CONDITIONS: Record<keyof RunFilter, string> = {
   phase: "phase = @phase",
   open: "open = @open",
   sinceMs: "created_at >= @sinceMs",
+  error: "error_json ->> '$.code' = @error",
+  input: "id IN (SELECT run FROM of_input)",
 };
+
+/** Brought it in, published because of it, worked on that, or changed something outside because of it. */
+const OF_INPUT = `of_input (run) AS (
+  SELECT run FROM inputs WHERE id = @input+0
+  UNION SELECT e.run FROM causes c JOIN events e ON e.id = c.event WHERE c.input = @input+0
+  UNION SELECT d.reserved_by FROM causes c JOIN deliveries d ON d.event = c.event WHERE c.input = @input+0
+  UNION SELECT m.origin_run FROM output_causes o JOIN mutations m ON m.id = o.mutation WHERE o.input = @input+0
+  UNION SELECT m.owner_run FROM output_causes o JOIN mutations m ON m.id = o.mutation WHERE o.input = @input+0)`;
 
 const JOURNAL =
   "SELECT first, run, verb, at, entries_json FROM journal WHERE run = @run+0 AND first > @after+0 ORDER BY first LIMIT @limit+0";
 const LOGS =
   "SELECT id, unit, lines_json, at FROM logs WHERE run = @run+0 AND id > @after+0 ORDER BY id LIMIT @limit+0";
+const OWNED = "SELECT * FROM mutations WHERE owner_run = ?+0 ORDER BY id DESC LIMIT 1";
+const EVIDENCE =
+  "SELECT what, detail_json AS detail, run, at AS atMs FROM evidence WHERE mutation = ?+0 ORDER BY id LIMIT 200";
 const EARLIER = `WITH RECURSIVE chain (id, retry_of) AS (
   SELECT id, retry_of FROM runs WHERE id = @id
   UNION ALL SELECT r.id, r.retry_of FROM chain c JOIN runs r ON r.id = c.retry_of LIMIT 200)
@@ -75,10 +88,10 @@ export class RunPages {
     const where = ["namespace = @namespace", ...given.map((field) => CONDITIONS[field])].join(" AND ");
     const rows = this.#statements
       .sql(
-        `${NAMED} WHERE r.id IN (SELECT id FROM (SELECT id, namespace, workflow, handler, status, phase, open, created_at FROM ${candidates} LIMIT ${SCANNED}) WHERE ${where} LIMIT @limit+0) ORDER BY r.id DESC`,
+        `${filter.input === undefined ? "" : `WITH ${OF_INPUT} `}${NAMED} WHERE r.id IN (SELECT id FROM (SELECT id, namespace, workflow, handler, status, phase, open, created_at${filter.error === undefined ? "" : ", error_json"} FROM ${candidates} LIMIT ${SCANNED}) WHERE ${where} LIMIT @limit+0) ORDER BY r.id DESC`,
       )
       .all(cells) as Row[];
-    const found = pageOf("runs", rows, limit, "id", recordOf);
+    const found = pageOf("runs", rows, limit, "id", (row) => this.#withMutation(row));
     if (given.length === 0) return found;
     const stoppedAt = this.#statements
       .sql(`SELECT id FROM ${candidates} LIMIT 1 OFFSET ${SCANNED - 1}`)
@@ -134,6 +147,17 @@ export class RunPages {
     }));
   }
 
+  #withMutation(row: Row): RunRecord {
+    const owned = this.#statements.sql(OWNED).get(row["id"] as number) as Row | undefined;
+    if (!owned) return recordOf(row);
+    const mutation = fromRow(owned, MUTATION_COLUMNS);
+    return { ...recordOf(row), mutation: { ...mutation, evidence: this.#evidence(mutation.id) } };
+  }
+
+  #evidence(mutation: number): Evidence[] {
+    return this.#statements.sql(EVIDENCE).all(mutation) as unknown as Evidence[];
+  }
+
   #isIn(namespace: number, run: number): boolean {
     const found = this.#statements
       .sql("SELECT 1 FROM runs WHERE id = ? AND namespace = ?")
@@ -155,9 +179,7 @@ export class RunPages {
 
   /** The row it owns; else the one it made, which a later attempt may own by now. */
   #mutation(id: number, chain: RunDetail["chain"]): RunDetail["mutation"] {
-    const owned = this.#statements.sql(
-      "SELECT * FROM mutations WHERE owner_run = ?+0 ORDER BY id DESC LIMIT 1",
-    );
+    const owned = this.#statements.sql(OWNED);
     const own = owned.get(id) as Row | undefined;
     const row =
       own ??
@@ -169,17 +191,13 @@ export class RunPages {
         "SELECT n, at AS atMs, bytes_hash AS bytesHash, idempotency_key AS idempotencyKey, ended_at AS endedAtMs, answer_json AS answer FROM sends WHERE mutation = ?+0 ORDER BY n",
       )
       .all(mutation.id) as Row[];
-    const evidence = this.#statements
-      .sql(
-        "SELECT what, detail_json AS detail, run, at AS atMs FROM evidence WHERE mutation = ?+0 ORDER BY id LIMIT 200",
-      )
-      .all(mutation.id) as unknown as Evidence[];
+    const evidence = this.#evidence(mutation.id);
     const causedBy = causedByOf(this.#statements, mutation.id);
     return { ...mutation, history: history.map(withoutNulls), evidence, causedBy };
   }
 }
 
-const recordOf = (row: Row): RunRecord => ({
+const recordOf = (row: Row): Omit<RunRecord, "mutation"> => ({
   run: fromRow(row, RUN_COLUMNS),
   workflow: row["workflow_name"] as string,
   handler: row["handler_name"] as string,
