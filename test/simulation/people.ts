@@ -234,6 +234,8 @@ export class People {
         const run = this.#openRun(id);
         const yes = run?.["pause_reason"] === "approval" && dice.hits(0.6);
         const said = yes ? this.#decide(run, { action: "approve" }, life) : undefined;
+        // A store that breaks fails both; the grant, which is awaited first, says so.
+        said?.catch(() => {});
         if (yes) await this.#wait(dice.below(3));
         await this.#grant(id, dice.pick(["allow", "approve", "approve", "deny"] as const), by, life);
         return void (await said);

@@ -41,5 +41,5 @@ describe("seeds", () => {
       const [once, twice] = [await simulate({ seed }), await simulate({ seed })];
       expect(twice.hash, `seed ${seed}`).toBe(once.hash);
     }
-  });
+  }, 300_000);
 });
