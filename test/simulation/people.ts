@@ -310,6 +310,7 @@ export class People {
     if (!run || run["status"] === "active") return;
     const seen = { revision: run["revision"] as number };
     const first = this.#decide(run, this.#opinion(run), life, seen);
+    first.catch(() => {}); // Heard below, with the second.
     if (this.#kernel.dice.hits(0.5)) await this.#wait(this.#kernel.dice.below(3_000));
     const both = await Promise.all([first, this.#decide(run, this.#opinion(run), life, seen)]);
     const won = both.filter((one) => one.ok);
