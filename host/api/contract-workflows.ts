@@ -42,7 +42,11 @@ const published = z.object({
   ),
 });
 const event = z.strictObject({
-  messageId: z.string().min(1).max(512),
+  messageId: z
+    .string()
+    .min(1)
+    .max(512)
+    .refine((text) => text.isWellFormed() && !/\p{Cc}/u.test(text), "has characters that no id may have"),
   payload: shapes.json,
   title: z.string().max(200).optional(),
 });
