@@ -69,7 +69,7 @@ export type Client = { [Name in CallName]: Asking<Name> };
 
 interface Loose {
   params?: Record<string, string | number>;
-  query?: Record<string, unknown>;
+  query?: Record<string, string | number | boolean | undefined>;
   body?: unknown;
   idempotencyKey?: string;
   signal?: AbortSignal;

@@ -266,7 +266,7 @@ export const workflowCalls = {
     maxBytes: 8 * SOURCE_CHARS,
     answer: published,
     statuses: [202],
-    refusals: ["undeclared-topic", "bad-payload", "archived"],
+    refusals: ["undeclared-topic", "bad-payload", "value-too-large", "archived"],
   }),
   receiveHook: route({
     role: "nobody",

@@ -40,7 +40,7 @@ const ODD_TEXT = fc.oneof(
 const ODD = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
   ODD_TEXT,
-  fc.constantFrom(null, -1, 1e308, 9_007_199_254_740_993, true, [], {}, [[]], { __proto__: 1 }),
+  fc.constantFrom(null, -1, 1e308, 9_007_199_254_740_992, true, [], {}, [[]], { __proto__: 1 }),
 );
 
 /** What a schema allows, and now and then something else. */
@@ -158,18 +158,22 @@ async function fire(
   const search = new URLSearchParams();
   if (typeof query === "object" && query !== null)
     for (const [field, value] of Object.entries(query))
-      if (value !== undefined) search.set(field, String(value));
+      if (value !== undefined)
+        search.set(field, typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
   const isSendable = /^[\x20-\x7e]*$/.test(namespace ?? "");
-  const response = await fetch(`${api.listening.url}${filled}${search.size > 0 ? `?${search}` : ""}`, {
-    method,
-    headers: {
-      authorization: `Bearer ${token}`,
-      ...(namespace !== undefined && isSendable ? { "pawl-namespace": namespace } : {}),
-      ...(key === undefined ? {} : { "idempotency-key": key }),
-      ...(body === undefined || method === "GET" ? {} : { "content-type": "application/json" }),
+  const response = await fetch(
+    `${api.listening.url}${filled}${search.size > 0 ? `?${search.toString()}` : ""}`,
+    {
+      method,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(namespace !== undefined && isSendable ? { "pawl-namespace": namespace } : {}),
+        ...(key === undefined ? {} : { "idempotency-key": key }),
+        ...(body === undefined || method === "GET" ? {} : { "content-type": "application/json" }),
+      },
+      ...(body === undefined || method === "GET" ? {} : { body: JSON.stringify(body) ?? "null" }),
     },
-    ...(body === undefined || method === "GET" ? {} : { body: JSON.stringify(body) ?? "null" }),
-  });
+  );
   return [response.status, await response.text()];
 }
 
@@ -210,8 +214,10 @@ test(`${REQUESTS} requests drawn from the schemas (seed ${SEED}): none is a 500,
     }
   });
   await Promise.all(workers);
-  expect(wrong.slice(0, 5), api.warnings.slice(0, 3).join("\n")).toEqual([]);
-  expect(api.warnings).toEqual([]);
+  expect({ wrong: wrong.slice(0, 5), warnings: api.warnings.slice(0, 3) }).toEqual({
+    wrong: [],
+    warnings: [],
+  });
   // Otherwise nothing but refusals was tried.
   expect((seen.get(200) ?? 0) + (seen.get(202) ?? 0) + (seen.get(201) ?? 0)).toBeGreaterThan(REQUESTS / 20);
   expect((await api.ask("POST /verify")).body).toEqual({ ok: true, findings: [] });

@@ -201,7 +201,7 @@ test("an array of events is taken in whole or not at all", async () => {
     { messageId: "b", payload: { id: "b".repeat(1_100_000) } },
   ];
   const refused = await api.ask("POST /workflows/orders/topics/order/events", { body: wrong });
-  expect([refused.status, refused.body.error]).toMatchObject([422, { code: "bad_payload", path: "/1" }]);
+  expect([refused.status, refused.body.error]).toMatchObject([413, { code: "value_too_large", path: "/1" }]);
   expect((await api.ask("GET /workflows/orders/topics/order/events")).body.items).toEqual([]);
 });
 
@@ -261,7 +261,7 @@ test("(V2) a host that stops answers what it has begun, and takes nothing new", 
   await once(socket, "close");
   await stopped;
   expect(said).toMatch(/^HTTP\/1\.1 (200|503) /);
-  await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow();
+  await expect(fetch(`http://127.0.0.1:${port}/healthz`)).rejects.toThrow("fetch failed");
 });
 
 test("backup and verify: a copy in the host's own folder, and the proof that journal and tables agree", async () => {

@@ -38,7 +38,8 @@ class Stream {
         ...(since === undefined ? {} : { "last-event-id": since }),
       },
     });
-    expect([response.status, response.headers.get("content-type")]).toEqual([200, "text/event-stream"]);
+    if (response.headers.get("content-type") !== "text/event-stream")
+      throw new Error(`no stream: ${response.status} ${await response.text()}`);
     const stream = new Stream(response, abort);
     streams.push(stream);
     return stream;
@@ -161,5 +162,6 @@ describe("a stream", () => {
     await Promise.all(many.map((one) => one.until((told) => told.event === "events")));
     await api.host.stop();
     await Promise.all(many.map((one) => one.ended));
+    expect(many.map((one) => one.told.length)).toEqual(many.map(() => 2));
   });
 });
