@@ -259,6 +259,13 @@ export const workflowCalls = {
     }),
     answer: shapes.pageOf(shapes.event),
   }),
+  exportEvents: route({
+    role: "viewer",
+    summary: "Every event of a topic, one JSON document a line, newest first",
+    query: z.strictObject({ status: z.enum(shapes.DELIVERY_STATUSES).optional(), consumer: name.optional() }),
+    answer: z.string(),
+    media: "application/x-ndjson",
+  }),
   publishEvents: route({
     role: "operator",
     summary: "Publish one event or several; 202 means that all of them are on disk",

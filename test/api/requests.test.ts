@@ -193,6 +193,29 @@ describe("a query", () => {
   });
 });
 
+test("runs and events are exported to their end, a line each", async () => {
+  const api = await stand();
+  await api.ask("PUT /workflows/orders", { body: { source: orders() } });
+  await api.ask("POST /workflows/orders/pause");
+  const events = Array.from({ length: 450 }, (_, n) => ({ messageId: `m${n}`, payload: { id: `m${n}` } }));
+  await api.ask("POST /workflows/orders/topics/order/events", { body: events });
+  const lines = (text: string) =>
+    text
+      .split("\n")
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as { messageId: string });
+  const whole = await api.ask(
+    "GET /export/workflows/orders/topics/order/events?status=pending&consumer=book",
+  );
+  expect(whole.headers.get("content-type")).toBe("application/x-ndjson");
+  expect(lines(whole.text).map((one) => one.messageId)).toEqual(
+    events.map((one) => one.messageId).toReversed(),
+  );
+  const runs = (await api.ask("GET /runs")).body.items;
+  expect(lines((await api.ask("GET /export/runs?workflow=orders")).text)).toEqual(runs);
+  expect((await api.ask("GET /export/runs?workflow=nothing")).text).toBe("");
+});
+
 test("an array of events is taken in whole or not at all", async () => {
   const api = await stand();
   await api.ask("PUT /workflows/orders", { body: { source: orders() } });
