@@ -1,4 +1,7 @@
 // What changes, as it does: server-sent events of one namespace, resumed where a client was.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { ADMIN, closeStands, orders, type Stand, stand } from "../support/api-stand.ts";
 
@@ -7,6 +10,9 @@ interface Told {
   event: string;
   data: Record<string, unknown>;
 }
+
+const CLIENTS = 2_000;
+const PROCESSES = 4;
 
 const streams: Stream[] = [];
 afterEach(async () => {
@@ -152,16 +158,35 @@ describe("a stream", () => {
     expect((await api.ask("GET /stream?topics=everything")).status).toBe(422);
   });
 
-  test("hundreds of idle clients are told, and the host stops with them open", async () => {
+  test(`${CLIENTS} idle clients of other processes are told, others are answered meanwhile, and the host stops with them open`, async () => {
     const api = await stand();
     await api.ask("PUT /workflows/orders", { body: { source: orders() } });
-    const many = await Promise.all(
-      Array.from({ length: 300 }, () => Stream.open(api, "?topics=events:order")),
-    );
+    const said = { open: 0, told: 0 };
+    const heard = new Set<() => void>();
+    const file = join(import.meta.dirname, "../support/idle-streams.mjs");
+    const each = CLIENTS / PROCESSES;
+    const ended = Array.from({ length: PROCESSES }, () => {
+      const args = [file, String(api.listening.port), String(each), ADMIN];
+      const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
+      child.stdout.setEncoding("utf8").on("data", (text: string) => {
+        said.open += text.split("open").length - 1;
+        said.told += text.split("told").length - 1;
+        for (const go of heard) go();
+      });
+      return once(child, "exit");
+    });
+    const until = (fits: () => boolean) =>
+      new Promise<void>((resolve) => {
+        const look = () => void (fits() && resolve());
+        heard.add(look);
+        look();
+      });
+    await until(() => said.open === CLIENTS);
+    expect((await api.ask("GET /me")).status).toBe(200);
     await publish(api, "a");
-    await Promise.all(many.map((one) => one.until((told) => told.event === "events")));
+    await until(() => said.told === CLIENTS);
+    expect((await api.ask("GET !/metrics")).text).toContain(`pawl_streams ${CLIENTS}\n`);
     await api.host.stop();
-    await Promise.all(many.map((one) => one.ended));
-    expect(many.map((one) => one.told.length)).toEqual(many.map(() => 2));
+    expect((await Promise.all(ended)).map(([code]) => code as number)).toEqual(ended.map(() => 0));
   });
 });
