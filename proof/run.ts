@@ -19,6 +19,7 @@ const PARTS: Record<string, string[]> = {
   store: ["test/core", "test/contract/store", "test/crash/store", "test/store"],
   engine: ["test/crash/serve", "test/engine"],
   simulation: ["test/simulation"],
+  api: ["test/api"],
 };
 
 const Report = z.object({

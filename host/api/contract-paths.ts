@@ -44,6 +44,8 @@ export const PATHS = {
 
   listRuns: "GET /runs",
   getRun: "GET /runs/{id}",
+  exportRuns: "GET /export/runs",
+  exportEvents: "GET /export/workflows/{name}/topics/{topic}/events",
   listJournal: "GET /runs/{id}/journal",
   listLogs: "GET /runs/{id}/logs",
   getTrace: "GET /runs/{id}/trace",

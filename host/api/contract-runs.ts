@@ -74,6 +74,13 @@ export const runCalls = {
     summary: "One run with its chain and its outside change",
     answer: shapes.runDetail,
   }),
+  exportRuns: route({
+    role: "viewer",
+    summary: "Every run that fits, one JSON document a line, newest first",
+    query: z.strictObject({ ...filter, open: flag.optional(), since: instant.optional() }),
+    answer: z.string(),
+    media: "application/x-ndjson",
+  }),
   listJournal: route({
     role: "viewer",
     summary: "What happened in a run, step by step, oldest first",

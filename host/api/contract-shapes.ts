@@ -65,7 +65,7 @@ export const PHASES = [
   "emitting",
   "committed",
 ] as const;
-export const LEDGER_STATUSES = [
+const LEDGER_STATUSES = [
   "proposed",
   "in_flight",
   "needs_reconcile",

@@ -42,7 +42,11 @@ const published = z.object({
   ),
 });
 const event = z.strictObject({
-  messageId: z.string().min(1).max(512),
+  messageId: z
+    .string()
+    .min(1)
+    .max(512)
+    .refine((text) => text.isWellFormed() && !/\p{Cc}/u.test(text), "has characters that no id may have"),
   payload: shapes.json,
   title: z.string().max(200).optional(),
 });
@@ -255,6 +259,13 @@ export const workflowCalls = {
     }),
     answer: shapes.pageOf(shapes.event),
   }),
+  exportEvents: route({
+    role: "viewer",
+    summary: "Every event of a topic, one JSON document a line, newest first",
+    query: z.strictObject({ status: z.enum(shapes.DELIVERY_STATUSES).optional(), consumer: name.optional() }),
+    answer: z.string(),
+    media: "application/x-ndjson",
+  }),
   publishEvents: route({
     role: "operator",
     summary: "Publish one event or several; 202 means that all of them are on disk",
@@ -262,7 +273,7 @@ export const workflowCalls = {
     maxBytes: 8 * SOURCE_CHARS,
     answer: published,
     statuses: [202],
-    refusals: ["undeclared-topic", "bad-payload", "archived"],
+    refusals: ["undeclared-topic", "bad-payload", "value-too-large", "archived"],
   }),
   receiveHook: route({
     role: "nobody",

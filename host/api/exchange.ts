@@ -8,7 +8,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { routeOf } from "./contract.ts";
 import { type CallName, placeOf } from "./contract-paths.ts";
-import type { Call, Reply } from "./call.ts";
+import type { Call, Reply, Routes } from "./call.ts";
 import { DOCS_POLICY } from "./docs-page.ts";
 import { addressOf, admit, type Gate } from "./gate.ts";
 import type { Once, Said } from "./once.ts";
@@ -25,13 +25,14 @@ import type { Serving } from "./serving.ts";
 
 type Route = (call: Call<CallName>) => Promise<Reply<unknown>>;
 
-const ROUTES = {
+const EVERY: Routes<CallName> = {
   ...workflowRoutes,
   ...runRoutes,
   ...eventRoutes,
   ...adminRoutes,
   ...hostRoutes,
-} as unknown as Record<CallName, Route>;
+};
+const ROUTES = EVERY as unknown as Record<CallName, Route>;
 
 export interface Counter {
   serving: Serving;

@@ -5,6 +5,7 @@
  *     machine gets nothing.
  * G2. A browser's request comes from the host's own page, or is refused.
  * G3. What a proxy says about a request counts only where the operator trusts it.
+ * G4. A request whose target or headers name two hosts is refused: whoever stands before this host may have read another.
  */
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "./problems.ts";
@@ -33,7 +34,10 @@ export function gateOf(options: {
 }
 
 /** `isOpen`: a page that anybody may open by a link. */
-export function admit({ headers }: IncomingMessage, gate: Gate, isOpen: boolean): void {
+export function admit(incoming: IncomingMessage, gate: Gate, isOpen: boolean): void {
+  const { headers, headersDistinct, url = "", httpVersionMajor } = incoming;
+  if (httpVersionMajor !== 1 || !url.startsWith("/") || (headersDistinct["host"]?.length ?? 0) > 1)
+    throw new Refusal("host-refused", "the request says in two ways, or in none, whom it asks"); // (G4)
   const host = hostOf(headers, gate);
   if (host === undefined || !gate.hosts.has(nameOf(host)))
     throw new Refusal("host-refused", "the host does not answer to this name"); // (G1)

@@ -2,13 +2,15 @@
 import { formatId } from "../core/ids.ts";
 import { plainLine } from "../core/plain-line.ts";
 import type { HookRequest } from "../ports/hooks.ts";
-import { acting, found, given, OK, onWorkflow, type Routes } from "./call.ts";
+import { acting, type Call, found, given, OK, onWorkflow, type Routes } from "./call.ts";
+import { jsonLines } from "./json-lines.ts";
 import { codeOf, Refusal, settled } from "./problems.ts";
 import { eventView, inputView, outputView } from "./run-view.ts";
 import { namesOf } from "./workflow-view.ts";
 
 type Names =
   | "listEvents"
+  | "exportEvents"
   | "publishEvents"
   | "receiveHook"
   | "skipDelivery"
@@ -24,17 +26,25 @@ const TITLE_CHARS = 200;
 export const eventRoutes: Routes<Names> = {
   async listEvents(call) {
     const { desk, params, query } = call;
-    const { status, consumer, limit, cursor } = query;
+    const { limit, cursor } = query;
     const name = await onWorkflow(call);
-    const handler =
-      consumer === undefined
-        ? undefined
-        : found(await desk.place.handler(name, consumer, "consumer"), `there is no consumer ${consumer}`);
-    const filter = given({ status, consumer: handler?.id });
+    const filter = await filterOf(call);
     const page = await desk.history.events(name, params.topic, filter, given({ limit, cursor }));
     const consumers = await namesOf(desk, name);
     const items = page.items.map((one) => eventView(one, consumers));
     return { body: { items, nextCursor: page.nextCursor ?? null } };
+  },
+
+  async exportEvents(call) {
+    const { desk, params } = call;
+    const name = await onWorkflow(call);
+    const filter = await filterOf(call);
+    const consumers = await namesOf(desk, name);
+    const lines = jsonLines(
+      (page) => desk.history.events(name, params.topic, filter, page),
+      (one) => eventView(one, consumers),
+    );
+    return { body: lines as unknown as string };
   },
 
   async publishEvents(call) {
@@ -116,3 +126,15 @@ export const eventRoutes: Routes<Names> = {
     return { body: { items: page.items.map(outputView), nextCursor: page.nextCursor ?? null } };
   },
 };
+
+async function filterOf({ desk, params, query }: Pick<Call<"exportEvents">, "desk" | "params" | "query">) {
+  const { status, consumer } = query;
+  const handler =
+    consumer === undefined
+      ? undefined
+      : found(
+          await desk.place.handler(params.name, consumer, "consumer"),
+          `there is no consumer ${consumer}`,
+        );
+  return given({ status, consumer: handler?.id });
+}

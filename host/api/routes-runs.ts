@@ -8,6 +8,7 @@ import { acting, type Call, found, given, OK, type Routes } from "./call.ts";
 import type { BodyOf } from "./contract.ts";
 import type { CallName } from "./contract-paths.ts";
 import type { Bulk, BulkAction } from "./bulk-desk.ts";
+import { jsonLines } from "./json-lines.ts";
 import { notFound, onWire, Refusal, settled } from "./problems.ts";
 import { iso, isoOr, runDetailView, runView } from "./run-view.ts";
 import { traceView } from "./trace-view.ts";
@@ -16,6 +17,7 @@ import type { Json } from "../core/workflow.ts";
 type Names =
   | "listRuns"
   | "getRun"
+  | "exportRuns"
   | "listJournal"
   | "listLogs"
   | "getTrace"
@@ -50,6 +52,19 @@ export const runRoutes: Routes<Names> = {
       ),
     );
     return { body: { items, nextCursor: page.nextCursor ?? null } };
+  },
+
+  async exportRuns(call) {
+    const { desk, query, nowMs } = call;
+    const { workflow, handler: _, since: __, ...rest } = query;
+    const narrowed = await narrow(call, query);
+    const filter = { ...given(rest), ...narrowed, ...given({ workflow }) } as Parameters<typeof desk.runs>[0];
+    const lines = jsonLines(
+      async (page) => (narrowed === undefined ? { items: [] } : desk.runs(filter, page)),
+      async (record) =>
+        runView(record, { namespace: desk.name, nowMs, canCheck: await desk.history.canCheck(record) }),
+    );
+    return { body: lines as unknown as string };
   },
 
   async getRun(call) {

@@ -190,7 +190,7 @@ function changeView(mutation: Mutation): Omit<MutationShape, "reconcile" | "evid
   };
 }
 
-export const faceOf = ({ id, source, type, key, title }: InputFace) => ({
+const faceOf = ({ id, source, type, key, title }: InputFace) => ({
   id: formatId("input", id),
   source,
   type,

@@ -3,6 +3,7 @@ import type { WorkflowId } from "../core/ids.ts";
 import type { Published } from "../core/journal.ts";
 import { type Incoming, publish } from "../core/publish.ts";
 import type { Manifest } from "../core/workflow.ts";
+import { DEFAULT_LIMITS } from "../ports/sandbox.ts";
 import { payloadProblem } from "./emission.ts";
 import type { Parts } from "./parts.ts";
 
@@ -10,7 +11,7 @@ export type Fed =
   | { ok: true; event: Published }
   | {
       ok: false;
-      code: "not_found" | "archived" | "undeclared-topic" | "bad-payload" | "changed";
+      code: "not_found" | "archived" | "undeclared-topic" | "bad-payload" | "value-too-large" | "changed";
       message: string;
     };
 
@@ -58,6 +59,13 @@ function refusal(
     if (!Object.hasOwn(topics, topic))
       return { ok: false, at, code: "undeclared-topic", message: `the workflow declares no topic ${topic}` };
     if (archived) return { ok: false, code: "archived", message: "the workflow is archived" };
+    if (payload.length > DEFAULT_LIMITS.messageBytes)
+      return {
+        ok: false,
+        at,
+        code: "value-too-large",
+        message: `${topic} ${messageId}: no script could read it`,
+      };
     const problem = payloadProblem(topics[topic]?.schema, topic, messageId, payload);
     if (problem) return { ok: false, at, code: "bad-payload", message: problem.message };
   }

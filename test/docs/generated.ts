@@ -1,4 +1,7 @@
 /** Reference pages that are written from the code they describe. */
+import { routeOf } from "../../host/api/contract.ts";
+import { placeOf } from "../../host/api/contract-paths.ts";
+import { CALLS } from "../../host/api/openapi.ts";
 import { ERRORS } from "../../host/core/errors.ts";
 import { FIELD_NAMES, rowOf } from "../../host/core/policy.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../host/ports/sandbox.ts";
@@ -59,8 +62,30 @@ export function errorsPage(): string {
   return [
     NOTE,
     "# Error codes",
-    "A code is stable: it may be added, never renamed. The class decides what happens to a run. A request is answered with the HTTP status; a code without one stands in the record of a run, or stops the host before it listens.",
+    "A code is stable: it may be added, never renamed. The class decides what happens to a run. A request is answered with the HTTP status; a code without one stands in the record of a run, or stops the host before it listens. In an answer of the HTTP API, `error.code` is written with underscores: `not-found` is `not_found`.",
     table(["code", "to blame", "class", "HTTP", "what happened", "what to do"], rows),
+    "",
+  ].join("\n\n");
+}
+
+export function apiPage(): string {
+  const rows = CALLS.map((name) => {
+    const { role, scope, summary, statuses = [200], refusals = [] } = routeOf(name);
+    const { method, path } = placeOf(name);
+    const who = role === "nobody" ? "no token" : role === "anybody" ? "any token" : role;
+    return [
+      `\`${method} ${path.replace("/api/v1", "")}\``,
+      scope === "host" ? `${who}, of the host` : who,
+      statuses.join(", "),
+      refusals.map((code) => `\`${code.replaceAll("-", "_")}\``).join(", "),
+      summary,
+    ];
+  });
+  return [
+    NOTE,
+    "# HTTP API",
+    "Base `/api/v1`, but for `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/docs`. The role is the least that may: viewer < operator < deployer < admin. A token of one namespace asks about that namespace alone; `of the host` takes a token of none. The shapes are in `/openapi.json`, and to read in `/docs` of every running host; [how to use it](../operate/api.md).",
+    table(["call", "role", "answers", "refused with, among others", "what it does"], rows),
     "",
   ].join("\n\n");
 }

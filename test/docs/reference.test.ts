@@ -1,12 +1,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { errorsPage, frozenPage, limitsPage, policiesPage } from "./generated.ts";
+import { apiPage, errorsPage, frozenPage, limitsPage, policiesPage } from "./generated.ts";
 
 const PAGES = {
   "limits.md": limitsPage,
   "frozen.md": frozenPage,
   "errors.md": errorsPage,
   "policies.md": policiesPage,
+  "api.md": apiPage,
 };
 
 test.each(Object.entries(PAGES))("docs/reference/%s says what the code does", (name, page) => {

@@ -89,15 +89,16 @@ export class Stand {
   }
 
   /** Bytes as they are; resolves with what came back until the other side has closed. */
-  async send(bytes: string, { keep = false } = {}): Promise<string> {
+  async send(bytes: string): Promise<string> {
     const socket = connect(this.listening.port, "127.0.0.1");
     let said = "";
     socket.setEncoding("latin1").on("data", (piece: string) => (said += piece));
     socket.on("error", () => {});
     await once(socket, "connect");
-    if (keep) socket.write(bytes);
-    else socket.end(bytes);
-    await once(socket, "close");
+    const { promise: closed, resolve } = Promise.withResolvers<void>();
+    socket.on("close", () => resolve());
+    socket.end(bytes);
+    await closed;
     return said;
   }
 }
