@@ -178,6 +178,13 @@ describe("what cannot be served is refused at once, with a reason and what to do
     expect(err).toContain("Stop the other host");
   });
 
+  test("a first token that can be guessed, also with scripts loaded: nothing keeps the process alive", async () => {
+    const host = serveWith({ PAWL_ADMIN_TOKEN: "let-me-in" }, "--scripts", "good", "--data", "weak");
+    expect(await host.ended).toBe(1);
+    expect(host.err()).toContain("admin-token-weak");
+    expect(host.err()).toContain("openssl rand -hex 32");
+  });
+
   test("scripts that are not there, or no folder", async () => {
     expect(await refusal("--scripts", "nowhere", "--data", "never")).toMatchObject({
       code: 3,

@@ -3,6 +3,8 @@ import { momentsOf, SHAPE_NAMES, singles } from "./exhaust.ts";
 import { simulate, type SimulationOptions } from "./simulate.ts";
 
 const seeds = Number(process.argv[2] ?? 100);
+/** Where it was found the last time: tried before all others. */
+const known = process.argv[3];
 // A bug may also show as a promise that nobody caught.
 process.on("unhandledRejection", (error) => end({ by: "unhandled", problem: String(error) }));
 
@@ -28,6 +30,7 @@ async function crashes(shape: string): Promise<void> {
 
 /** Seeds find most, crashes the rest: a few of each in turn. */
 const PER_TURN = 15;
+if (known !== undefined) await attempt({ seed: Number(known) }, `seed ${known}`);
 for (let seed = 1; seed <= seeds; seed++) {
   await attempt({ seed }, `seed ${seed}`);
   const shape = seed % PER_TURN === 0 ? SHAPE_NAMES[seed / PER_TURN - 1] : undefined;

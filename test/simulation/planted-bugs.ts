@@ -180,10 +180,6 @@ export const BUGS: readonly (readonly [what: string, ...patches: Patch[]])[] = [
     ],
   ],
   [
-    "a reservation that means an older delivery",
-    ["store/sqlite/reads.ts", "ORDER BY d.status = 'pending' DESC, d.id DESC", "ORDER BY d.id DESC"],
-  ],
-  [
     "more runs than slots",
     ["engine/scheduler.ts", "const free = this.#slots - this.#running.size;", "const free = this.#slots;"],
   ],

@@ -92,9 +92,16 @@ async function run(config: Config, { json, data, isDev, isLive }: Mode): Promise
   const ended = Promise.race([signals.stopped, broken.promise]);
   const loaded = await Promise.race([(folder?.sync(false) ?? Promise.resolve()).then(() => true), ended]);
   if (loaded === true) {
+    try {
+      if (!isDev) await takeRequests(host, config, tell);
+    } catch (error) {
+      // Nothing of it may keep the process alive.
+      await folder?.close();
+      signals.close();
+      throw error;
+    }
     folder?.watch();
     if (restored) remark(gapWords(restored));
-    if (!isDev) await takeRequests(host, config, tell);
     greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
     view.open(folder?.workflows ?? []);
   }
