@@ -24,7 +24,7 @@ export function docsPage(): string {
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Pawl HTTP API</title><style>${STYLE}</style></head><body>
 <h1>Pawl HTTP API, version 1</h1>
-<p>Send <code>Authorization: Bearer &lt;token&gt;</code>. A token that belongs to no namespace says which one it asks about with <code>Pawl-Namespace</code>; without it, <code>default</code>. Lists take <code>limit</code> (200 at most) and <code>cursor</code>, and answer <code>{ items, nextCursor }</code>. Times are ISO 8601 in UTC. Every POST honours <code>Idempotency-Key</code>: the same key and the same bytes get the first answer again, for 24 hours. The machine-readable form of this page is <a href="/openapi.json">/openapi.json</a>.</p>
+<p>Send <code>Authorization: Bearer &lt;token&gt;</code>. A token that belongs to no namespace says which one it asks about with <code>Pawl-Namespace</code>; without it, <code>default</code>. Lists take <code>limit</code> (200 at most) and <code>cursor</code>, and answer <code>{ items, nextCursor }</code>. Times are ISO 8601 in UTC. Every POST but login and hooks honours <code>Idempotency-Key</code>: the same key and the same bytes get the first answer again, for 24 hours. The machine-readable form of this page is <a href="/openapi.json">/openapi.json</a>.</p>
 <h2>Calls</h2>
 ${CALLS.map(callSection).join("\n")}
 <h2>Shapes</h2>
