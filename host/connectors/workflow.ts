@@ -17,6 +17,7 @@ import {
   notApplied,
   precondition,
   transient,
+  unknownOutcome,
   unsure,
 } from "./define.ts";
 
@@ -50,7 +51,10 @@ export function workflowConnector({ publish, find }: Passing): Connector {
         proof: "lookup",
         settleMs: 0, // (W2)
         run: async (_, event, { origin }) => {
-          const passed = await publish(origin, event);
+          const passed = await publish(origin, event).catch((error: unknown) => {
+            // The store has stopped, before the write or after it: the next life looks.
+            throw unknownOutcome(`nobody can tell whether it was written: ${String(error)}`);
+          });
           if (passed.ok) return { messageId: event.messageId };
           throw REFUSALS[passed.why](passed.message); // (W1)
         },
