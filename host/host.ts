@@ -19,7 +19,7 @@ import type { WorkflowId } from "./core/ids.ts";
 import type { Published } from "./core/journal.ts";
 import type { PolicyLayer } from "./core/policy-resolve.ts";
 import type { Json } from "./core/workflow.ts";
-import { openOutside, type OutsideOptions } from "./host-outside.ts";
+import type { OutsideOptions } from "./host-outside.ts";
 import type { Deployed } from "./engine/deploys.ts";
 import { Engine } from "./engine/engine.ts";
 import type { Decided, Expectation } from "./engine/operator.ts";
@@ -158,6 +158,8 @@ export class Host extends Desk implements AsyncDisposable {
       onBroken: (error) => this.#options.onBroken?.(error),
       ...(durability ? { durability } : {}),
     });
+    // What speaks to the outside is loaded by those who start a host, not by those who check a script.
+    const { openOutside } = await import("./host-outside.ts");
     const outside = await openOutside(this.#options, store, {
       redactor: this.#redactor,
       passing: () => this.#running?.engine.passingOn,

@@ -5,11 +5,7 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { ERRORS, PawlError } from "../core/errors.ts";
-import { check } from "./commands/check.ts";
-import { doctor } from "./commands/doctor.ts";
-import { preview } from "./commands/preview.ts";
-import { dev, serve, type ServeFlags } from "./commands/serve.ts";
-import { verify } from "./commands/verify.ts";
+import type { ServeFlags } from "./commands/serve.ts";
 import { CliFailure, say } from "./render.ts";
 
 export async function main(argv: string[]): Promise<number> {
@@ -49,6 +45,9 @@ export async function main(argv: string[]): Promise<number> {
 
 type End = (code: number) => void;
 
+/** A command is loaded when it is asked for: `--help` waits for none of them. */
+const hosts = () => import("./commands/serve.ts");
+
 function addHostCommands(program: Command, end: End): void {
   const hosting = (command: Command) =>
     command
@@ -64,7 +63,7 @@ function addHostCommands(program: Command, end: End): void {
       "--live",
       "ask the real outside through the connections of pawl.config.ts, instead of the fixtures",
     )
-    .action(async (folder: string, flags: ServeFlags) => end(await dev(folder, flags)));
+    .action(async (folder: string, flags: ServeFlags) => end(await (await hosts()).dev(folder, flags)));
   hosting(program.command("serve"))
     .description("run a host that takes requests in, until SIGTERM; and a folder of scripts, if one is given")
     .option("--scripts <folder>", "folder of scripts")
@@ -73,7 +72,7 @@ function addHostCommands(program: Command, end: End): void {
     .option("--public-url <url>", "where clients reach it, for example behind a proxy")
     .option("--allowed-hosts <names>", "further names that it answers to, with commas between")
     .option("--trust-proxy", "believe what a proxy says about who asks, and by which name")
-    .action(async (flags: ServeFlags) => end(await serve(flags)));
+    .action(async (flags: ServeFlags) => end(await (await hosts()).serve(flags)));
 }
 
 function addScriptCommands(program: Command, end: End): void {
@@ -84,13 +83,19 @@ function addScriptCommands(program: Command, end: End): void {
     )
     .argument("<path...>", "script files, or folders of them")
     .option("--json", "one JSON document on stdout")
-    .action(async (paths: string[], options: { json?: boolean }) => end(await preview(paths, options)));
+    .action(async (paths: string[], options: { json?: boolean }) => {
+      const { preview } = await import("./commands/preview.ts");
+      end(await preview(paths, options));
+    });
   program
     .command("check")
     .description("validate scripts as an upload would")
     .argument("<path...>", "script files, or folders of them")
     .option("--json", "one JSON document on stdout")
-    .action(async (paths: string[], options: { json?: boolean }) => end(await check(paths, options)));
+    .action(async (paths: string[], options: { json?: boolean }) => {
+      const { check } = await import("./commands/check.ts");
+      end(await check(paths, options));
+    });
 }
 
 function addStoreCommands(program: Command, end: End): void {
@@ -101,13 +106,19 @@ function addStoreCommands(program: Command, end: End): void {
     )
     .option("--data <folder>", "check this data folder, too")
     .option("--json", "one JSON document on stdout")
-    .action((options: { json?: boolean; data?: string }) => end(doctor(options)));
+    .action(async (options: { json?: boolean; data?: string }) => {
+      const { doctor } = await import("./commands/doctor.ts");
+      end(doctor(options));
+    });
   program
     .command("verify")
     .description("prove that the journal of a data folder tells the same story as its tables")
     .requiredOption("--data <folder>", "the data folder")
     .option("--json", "one JSON document on stdout")
-    .action((options: { json?: boolean; data: string }) => end(verify(options)));
+    .action(async (options: { json?: boolean; data: string }) => {
+      const { verify } = await import("./commands/verify.ts");
+      end(verify(options));
+    });
 }
 
 /** `pawl … | head`: nobody reads on, so there is nothing left to do. */
