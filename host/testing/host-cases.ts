@@ -17,6 +17,8 @@ import { type ConnectorSpec, type ContractCase, demand, openOn, proofOf, toolOf 
 
 const KILLS: readonly Fault[] = ["killed-before-effect", "killed-after-effect"];
 const NEEDS_PERSON: readonly Fault[] = ["unauthorized", "forbidden"];
+/** Many senders run the same code: only the first has to compile it. */
+const CACHE = fileURLToPath(new URL("../../.cache/node", import.meta.url));
 const SENDER = fileURLToPath(new URL("./sender.ts", import.meta.url));
 
 export interface Job {
@@ -163,7 +165,8 @@ async function sendAndDie(spec: ConnectorSpec, outside: Outside, data: string): 
   const { config, secrets = {} } = outside;
   const names = { from: String(from), connector: connector.name, tool };
   const job: Job = { ...names, config, secrets, input: spec.input(1), data };
-  const child = spawn(process.execPath, [SENDER], { stdio: ["pipe", "ignore", "pipe"] });
+  const env = { NODE_COMPILE_CACHE: CACHE, ...process.env };
+  const child = spawn(process.execPath, [SENDER], { env, stdio: ["pipe", "ignore", "pipe"] });
   let complaint = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => (complaint += text));
   child.stdin.on("error", () => {}).end(JSON.stringify(job));

@@ -2,6 +2,7 @@
  * The process that is killed: a host on a folder, around one connector, that makes one call and waits. Its job comes in on
  * stdin, because secrets do not belong on a command line.
  */
+import { flushCompileCache } from "node:module";
 import { text } from "node:stream/consumers";
 import type { Connector } from "../connectors/define.ts";
 import type { Job } from "./host-cases.ts";
@@ -17,5 +18,6 @@ const isWanted = (value: unknown): value is Connector =>
 const connector = exported.find(isWanted);
 if (!connector) throw new Error(`${job.from} exports no connector ${job.connector}`);
 const stage = await Stage.open({ ...job, connector }, { data: job.data });
+flushCompileCache();
 await stage.ask(1, job.input);
 setInterval(() => {}, 60_000); // Until it is killed.

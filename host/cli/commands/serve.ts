@@ -3,6 +3,7 @@
  * given one; `dev` needs the folder. They differ in what they keep and in how short an interval may be; both show every
  * run as it ends.
  */
+import { flushCompileCache } from "node:module";
 import { type Config, type ConfigFields, ConfigProblem, loadConfig } from "../../config.ts";
 import {
   createHost,
@@ -104,6 +105,8 @@ async function run(config: Config, { json, data, isDev, isLive }: Mode): Promise
     if (restored) remark(gapWords(restored));
     greet(config, folder, { recovered, data, isDev, json, isFaked: fixtures !== undefined });
     view.open(folder?.workflows ?? []);
+    // A host that is killed has no end at which it could be kept: the next start is quicker for it.
+    flushCompileCache();
   }
   const keys =
     isDev && folder ? listenToKeys(() => void runProducers(host, folder), signals.stop) : undefined;
