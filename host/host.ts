@@ -158,8 +158,7 @@ export class Host extends Desk implements AsyncDisposable {
       onBroken: (error) => this.#options.onBroken?.(error),
       ...(durability ? { durability } : {}),
     });
-    // What speaks to the outside is loaded by those who start a host, not by those who check a script.
-    const { openOutside } = await import("./host-outside.ts");
+    const { openOutside } = await loadOutside();
     const outside = await openOutside(this.#options, store, {
       redactor: this.#redactor,
       passing: () => this.#running?.engine.passingOn,
@@ -321,6 +320,9 @@ export class Host extends Desk implements AsyncDisposable {
     this.#tell({ ...event, published });
   }
 }
+
+/** Loaded by those who start a host, not by those who check a script. */
+const loadOutside = () => import("./host-outside.ts");
 
 function listeners(options: HostOptions, redactor: Redactor): (event: HostEvent) => void {
   const { observe, clock = systemClock } = options;
