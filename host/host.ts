@@ -19,7 +19,7 @@ import type { WorkflowId } from "./core/ids.ts";
 import type { Published } from "./core/journal.ts";
 import type { PolicyLayer } from "./core/policy-resolve.ts";
 import type { Json } from "./core/workflow.ts";
-import type { OutsideOptions } from "./host-outside.ts";
+import type { openOutside, OutsideOptions } from "./host-outside.ts";
 import type { Deployed } from "./engine/deploys.ts";
 import { Engine } from "./engine/engine.ts";
 import type { Decided, Expectation } from "./engine/operator.ts";
@@ -158,8 +158,7 @@ export class Host extends Desk implements AsyncDisposable {
       onBroken: (error) => this.#options.onBroken?.(error),
       ...(durability ? { durability } : {}),
     });
-    const { openOutside } = await loadOutside();
-    const outside = await openOutside(this.#options, store, {
+    const outside = await outsideOf(this.#options, store, {
       redactor: this.#redactor,
       passing: () => this.#running?.engine.passingOn,
     }).catch(async (error: unknown) => {
@@ -322,7 +321,8 @@ export class Host extends Desk implements AsyncDisposable {
 }
 
 /** Loaded by those who start a host, not by those who check a script. */
-const loadOutside = () => import("./host-outside.ts");
+const outsideOf: typeof openOutside = async (...given) =>
+  (await import("./host-outside.ts")).openOutside(...given);
 
 function listeners(options: HostOptions, redactor: Redactor): (event: HostEvent) => void {
   const { observe, clock = systemClock } = options;
