@@ -17,7 +17,8 @@ const PROOF = process.env["PAWL_PROOF"] === "1";
 const REQUESTS = PROOF ? 1_000_000 : 5_000;
 const ROUND = 20_000;
 const AT_ONCE = 32;
-const SEED = Number(process.env["PAWL_TEST_SEED"] ?? Date.now() % 1_000_000);
+// The gate draws the same requests each time (these have found a note that broke the audit's chain); the proof draws anew.
+const SEED = Number(process.env["PAWL_TEST_SEED"] ?? (PROOF ? Date.now() % 1_000_000 : 769_409));
 
 type Schema = Record<string, unknown> & { $defs?: Record<string, Schema> };
 

@@ -139,3 +139,10 @@ test("a row is sealed anew only if nobody has changed it since", async () => {
   expect(await connections.reseal(id, 1, { text: "late", version: 2 })).toBe(false);
   expect((await connections.sealed()).map((one) => one.sealed)).toEqual(["new"]);
 });
+
+test("half of a character in who acts, or why, leaves the audit's chain whole", async () => {
+  const { connections, namespace, audited } = await open();
+  const by = { actor: "ann\ud800", note: "because \udfff", atMs: 5_000 };
+  await connections.put({ namespace, name: "shop", connector: "http", config: "{}" }, by);
+  expect(audited()).toEqual(["deploy", "connection.create"]);
+});

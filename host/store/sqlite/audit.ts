@@ -20,7 +20,9 @@ export function writeAudit(
     .sql("SELECT audit_seq, audit_hash FROM namespaces WHERE id = ?")
     .get(of.namespace) as Row;
   const seq = (last["audit_seq"] as number) + 1;
-  const cells: Cell[] = [atMs, actor, action, of.workflow ?? null, run ?? null, detail, note ?? null];
+  const said: Cell[] = [atMs, actor, action, of.workflow ?? null, run ?? null, detail, note ?? null];
+  // Half of a character is stored as another one: what is hashed is what will be read again.
+  const cells = said.map((cell) => (typeof cell === "string" ? cell.toWellFormed() : cell));
   const link = auditHash(last["audit_hash"] as string, cells);
   statements
     .sql(
